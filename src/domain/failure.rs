@@ -1,0 +1,299 @@
+//! The catalogue of failures: one code per way that something can go wrong, and what follows from it (R-R1).
+//!
+//! The code decides: whether agentrun tries again by itself, whether something outside may have happened, which number
+//! the command ends with. A code that is not here does not exist; hints for people stand in the command line alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::Word;
+use crate::words;
+
+/// The exit codes of the command line (contract §7). The number says what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Ok = 0,
+    /// Ran to its end and failed, outcome known.
+    RunFailed = 1,
+    /// Wrong command line.
+    Usage = 2,
+    /// Parked on a durable approval request.
+    NeedsApproval = 3,
+    /// An effect may have happened.
+    OutcomeUnknown = 4,
+    /// The policy says no.
+    PolicyDenied = 5,
+    /// A limit was reached.
+    BudgetExceeded = 6,
+    /// In progress elsewhere.
+    Busy = 7,
+    /// A conflict that a person must look at.
+    Conflict = 8,
+    /// Canceled.
+    Canceled = 9,
+    /// A configuration file was refused.
+    ConfigInvalid = 10,
+    /// This machine, repository or tool does not fit.
+    EnvUnsupported = 11,
+    /// Full, read-only or failing storage.
+    Storage = 12,
+    /// Damaged state.
+    StateCorrupt = 13,
+    /// State of a newer agentrun.
+    StateTooNew = 14,
+    /// Tampering or an escape was found.
+    SecurityStop = 15,
+    /// No such thing.
+    NotFound = 16,
+    /// A person must decide.
+    ReviewRequired = 17,
+    /// A provider's limit or outage.
+    RetryLater = 18,
+    /// Uncommitted work in the checkout.
+    WorktreeDirty = 19,
+    /// A bug of agentrun.
+    Internal = 70,
+    /// Stopped by SIGHUP, checkpoint written.
+    Hangup = 129,
+    /// Stopped by SIGINT, checkpoint written.
+    Interrupted = 130,
+    /// Stopped by SIGTERM, checkpoint written.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// The process exit status.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Of several causes the most careful wins (contract §7). A smaller rank is more careful.
+    pub fn care(self) -> usize {
+        const ORDER: [Exit; 13] = [
+            Exit::StateCorrupt,
+            Exit::SecurityStop,
+            Exit::OutcomeUnknown,
+            Exit::Internal,
+            Exit::Storage,
+            Exit::Conflict,
+            Exit::PolicyDenied,
+            Exit::BudgetExceeded,
+            Exit::ReviewRequired,
+            Exit::Canceled,
+            Exit::NeedsApproval,
+            Exit::RetryLater,
+            Exit::RunFailed,
+        ];
+        ORDER.iter().position(|e| *e == self).unwrap_or(ORDER.len())
+    }
+}
+
+words! {
+    /// Whether and when the same command makes sense again.
+    pub enum Retry {
+        /// It would fail again.
+        Never = "never",
+        /// At once; nothing has to change.
+        Now = "now",
+        /// After a while (`retry_at` says when, if known).
+        Later = "later",
+        /// After something was changed.
+        AfterFix = "after_fix",
+        /// After a person agreed.
+        AfterApproval = "after_approval",
+        /// After the outcome is known.
+        AfterReconcile = "after_reconcile",
+    }
+}
+
+words! {
+    /// Whether something outside the run's own workspace may have happened.
+    pub enum Effect {
+        /// Nothing.
+        None = "none",
+        /// It cannot be told.
+        Maybe = "maybe",
+        /// It has happened.
+        Done = "done",
+    }
+}
+
+/// What follows from a code.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// One sentence: what it means.
+    pub meaning: &'static str,
+    /// True when agentrun tries again by itself, within the limits of the policy.
+    pub retryable: bool,
+    /// For a person or script.
+    pub retry: Retry,
+    /// Outside.
+    pub effect: Effect,
+    /// The command's exit code.
+    pub exit: Exit,
+}
+
+macro_rules! catalogue {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $retryable:literal, $retry:ident, $effect:ident, $exit:ident, $meaning:literal;)+) => {
+        words! {
+            /// Every failure that agentrun knows.
+            pub enum Code {
+                $(#[doc = $meaning] $variant = $text),+
+            }
+        }
+
+        impl Code {
+            /// What follows from it.
+            pub fn entry(self) -> Entry {
+                match self {
+                    $(Self::$variant => Entry {
+                        meaning: $meaning,
+                        retryable: $retryable,
+                        retry: Retry::$retry,
+                        effect: Effect::$effect,
+                        exit: Exit::$exit,
+                    }),+
+                }
+            }
+        }
+    };
+}
+
+catalogue! {
+    // What a provider, a tool or the network did.
+    NetworkTimeout = "NETWORK_TIMEOUT", true, Later, None, RetryLater, "a network call got no answer in time";
+    TemporaryProviderError = "TEMPORARY_PROVIDER_ERROR", true, Later, None, RetryLater, "the provider failed in a way that passes";
+    RateLimit = "RATE_LIMIT", true, Later, None, RetryLater, "the provider asked to slow down and said until when, or will allow it soon";
+    WorkerCrash = "WORKER_CRASH", true, Now, None, RunFailed, "the process that did the work died";
+    ToolTimeout = "TOOL_TIMEOUT", true, Now, None, RunFailed, "a command took longer than its timeout";
+    ModelTimeout = "MODEL_TIMEOUT", true, Now, None, RunFailed, "the agent took longer than its timeout or fell silent";
+    ValidationError = "VALIDATION_ERROR", false, AfterFix, None, RunFailed, "the provider or agent refused the request as invalid";
+    PermissionDenied = "PERMISSION_DENIED", false, AfterFix, None, RunFailed, "the login has no right to do this";
+    AuthFailed = "AUTH_FAILED", false, AfterFix, None, RunFailed, "the provider did not accept the login";
+    ResourceNotFound = "RESOURCE_NOT_FOUND", false, AfterFix, None, RunFailed, "the provider does not know the model or resource";
+    QuotaExceeded = "QUOTA_EXCEEDED", false, AfterFix, None, RetryLater, "a quota is used up and nobody said until when";
+    ContextTooLarge = "CONTEXT_TOO_LARGE", false, AfterFix, None, RunFailed, "the conversation no longer fits into the model's context window";
+    AgentFailed = "AGENT_FAILED", false, AfterFix, None, RunFailed, "the agent reported a failure that no other code describes";
+    AgentStartFailed = "AGENT_START_FAILED", false, AfterFix, None, RunFailed, "the agent ended before it began to work";
+    AgentUsageInvalid = "AGENT_USAGE_INVALID", false, AfterFix, None, RunFailed, "the agent reported impossible usage numbers";
+    NoResult = "NO_RESULT", false, AfterFix, None, RunFailed, "the agent ended without a result";
+    AllToolsFailed = "ALL_TOOLS_FAILED", false, AfterFix, None, RunFailed, "every tool call of the agent failed, so its result proves nothing";
+    QaFailed = "QA_FAILED", false, AfterFix, None, RunFailed, "a check failed and no rounds are left";
+    CommandFailed = "COMMAND_FAILED", false, AfterFix, None, RunFailed, "a command step ended with an error";
+    CommandNotFound = "COMMAND_NOT_FOUND", false, AfterFix, None, EnvUnsupported, "a program of the task or policy is not installed or not executable";
+    ArtifactMissing = "ARTIFACT_MISSING", false, AfterFix, None, RunFailed, "a declared artifact does not exist";
+    ArtifactPath = "ARTIFACT_PATH", false, AfterFix, None, SecurityStop, "an artifact path leads out of the workspace";
+    ArtifactNoSpace = "ARTIFACT_NO_SPACE", false, AfterFix, None, Storage, "there was no room to keep an artifact";
+    PatchFailed = "PATCH_FAILED", false, AfterFix, None, RunFailed, "a patch does not apply";
+    StepBlocked = "STEP_BLOCKED", false, AfterFix, None, RunFailed, "a step that this one needs did not succeed";
+
+    // Limits, policy, people.
+    BudgetExceeded = "BUDGET_EXCEEDED", false, AfterFix, None, BudgetExceeded, "a limit on tokens, time, tool calls, cost or attempts was reached";
+    BudgetUnenforceable = "BUDGET_UNENFORCEABLE", false, AfterFix, None, ConfigInvalid, "a limit was set that this agent gives no figures for";
+    PolicyDenied = "POLICY_DENIED", false, Never, None, PolicyDenied, "the policy forbids it";
+    ReviewRequired = "REVIEW_REQUIRED", false, AfterApproval, None, ReviewRequired, "a person must accept a difference or decide";
+    ResumeBlocked = "RESUME_BLOCKED", false, Never, None, ReviewRequired, "nothing makes going on safe; only a new run";
+    OutcomeUnknown = "OUTCOME_UNKNOWN", false, AfterReconcile, Maybe, OutcomeUnknown, "an effect may have happened";
+    NeedsApproval = "NEEDS_APPROVAL", false, AfterApproval, None, NeedsApproval, "a person must approve first";
+    Canceled = "CANCELED", false, Never, None, Canceled, "it was canceled";
+    Interrupted = "INTERRUPTED", false, Now, None, Interrupted, "a signal stopped it; it can be resumed";
+    DeadLetter = "DEAD_LETTER", false, AfterFix, None, RunFailed, "it failed as often as it may";
+
+    // Concurrency and identity.
+    DuplicateRequest = "DUPLICATE_REQUEST", false, Now, None, Ok, "the same request was made before; this is its record";
+    Busy = "BUSY", false, Later, None, Busy, "it is in progress elsewhere";
+    GroupBusy = "GROUP_BUSY", false, Later, None, Busy, "another run of the same concurrency group is in progress";
+    NestedRun = "NESTED_RUN", false, Never, None, Busy, "a run cannot be started from inside a run";
+    Fenced = "FENCED", false, Never, None, Conflict, "another process has taken the run over";
+    InvalidState = "INVALID_STATE", false, AfterFix, None, Conflict, "the record's state does not allow it";
+    IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", false, AfterFix, None, Conflict, "the idempotency key was used for another request";
+    IdempotencyKeyExpired = "IDEMPOTENCY_KEY_EXPIRED", false, AfterFix, None, Conflict, "the idempotency key was used before and its time is over";
+    IdempotencyConflict = "IDEMPOTENCY_CONFLICT", false, AfterFix, None, Conflict, "the same identity was used for other content";
+    PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
+    PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";
+
+    // What the user gave and where it runs.
+    Usage = "USAGE", false, AfterFix, None, Usage, "the command line is wrong";
+    ConfigInvalid = "CONFIG_INVALID", false, AfterFix, None, ConfigInvalid, "a task, policy or prompt file was refused";
+    NotFound = "NOT_FOUND", false, AfterFix, None, NotFound, "there is no such thing";
+    NotARepository = "NOT_A_REPOSITORY", false, AfterFix, None, EnvUnsupported, "the folder is in no git repository";
+    RepositoryUnsupported = "REPOSITORY_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "the git repository uses a feature that agentrun cannot work with safely";
+    EnvUnsupported = "ENV_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "this machine lacks something that agentrun needs";
+    EnvLimit = "ENV_LIMIT", false, AfterFix, None, EnvUnsupported, "a limit of this machine (processes, open files) was reached";
+    WorktreeDirty = "WORKTREE_DIRTY", false, AfterFix, None, WorktreeDirty, "the checkout has uncommitted work";
+    WorkspaceLost = "WORKSPACE_LOST", false, AfterFix, None, ReviewRequired, "the run's working copy is gone";
+
+    // Storage and safety.
+    StoreFull = "STORE_FULL", false, AfterFix, None, Storage, "there is no room left for agentrun's records";
+    StoreReadonly = "STORE_READONLY", false, AfterFix, None, Storage, "agentrun's records cannot be written";
+    StoreIo = "STORE_IO", false, AfterFix, None, Storage, "reading or writing a file failed";
+    StoreBusy = "STORE_BUSY", false, Later, None, Busy, "the database stayed locked for too long";
+    StoreCommitUnknown = "STORE_COMMIT_UNKNOWN", false, Now, None, Storage, "a commit failed in a way that leaves open whether it was written";
+    StateCorrupt = "STATE_CORRUPT", false, AfterFix, None, StateCorrupt, "agentrun's records are damaged";
+    StateRolledBack = "STATE_ROLLED_BACK", false, AfterFix, None, StateCorrupt, "the database is older than the run's manifest";
+    AuditBroken = "AUDIT_BROKEN", false, AfterFix, None, StateCorrupt, "the audit log was changed";
+    StateTooNew = "STATE_TOO_NEW", false, AfterFix, None, StateTooNew, "the database was written by a newer agentrun";
+    GitTamper = "GIT_TAMPER", false, AfterFix, None, SecurityStop, "the repository's git configuration or hooks were changed during the run";
+    InsecureHome = "INSECURE_HOME", false, AfterFix, None, SecurityStop, "the state folder belongs to somebody else or others can write to it";
+    Internal = "INTERNAL", false, Never, None, Internal, "a bug of agentrun";
+}
+
+/// A failure as it is recorded: the code, and what happened in words that name the thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What follows.
+    pub code: Code,
+    /// Lower case, names the thing with its value, no full stop.
+    pub message: String,
+    /// When trying again makes sense, where somebody said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<super::quantity::Millis>,
+}
+
+impl Failure {
+    /// A failure without a known time to try again.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after: None }
+    }
+}
+
+impl Code {
+    /// Finds a code by its text, ignoring case: for `agentrun explain`.
+    pub fn find(text: &str) -> Option<Self> {
+        Self::from_word(&text.to_ascii_uppercase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r_r1_exactly_the_listed_codes_are_retried() {
+        let retried: Vec<_> = Code::ALL.iter().filter(|c| c.entry().retryable).map(|c| c.word()).collect();
+        let listed = [
+            "NETWORK_TIMEOUT",
+            "TEMPORARY_PROVIDER_ERROR",
+            "RATE_LIMIT",
+            "WORKER_CRASH",
+            "TOOL_TIMEOUT",
+            "MODEL_TIMEOUT",
+        ];
+        assert_eq!(retried, listed);
+    }
+
+    #[test]
+    fn only_an_unknown_outcome_admits_an_effect() {
+        for code in Code::ALL {
+            assert_eq!(code.entry().effect != Effect::None, *code == Code::OutcomeUnknown, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_most_careful_exit_wins() {
+        let mut exits = [Exit::RunFailed, Exit::Storage, Exit::StateCorrupt, Exit::Ok];
+        exits.sort_by_key(|e| e.care());
+        assert_eq!(exits, [Exit::StateCorrupt, Exit::Storage, Exit::RunFailed, Exit::Ok]);
+    }
+}

@@ -1,0 +1,10 @@
+//! agentrun runs AI coding agents the way a bank runs payments: it knows how far a run got, never does the same thing
+//! twice, never loses what was done, and never spends past its budget.
+//!
+//! # The map
+//!
+//! | layer | folder | what |
+//! | --- | --- | --- |
+//! | 0 | [`domain`] | pure values and decisions |
+
+pub mod domain;

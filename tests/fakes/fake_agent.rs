@@ -1,0 +1,2 @@
+//! A scripted agent.
+fn main() {}
