@@ -7,4 +7,6 @@
 //! | --- | --- | --- |
 //! | 0 | [`domain`] | pure values and decisions |
 
+pub mod agents;
 pub mod domain;
+pub mod process;
