@@ -118,10 +118,11 @@ impl RunId {
 }
 
 impl SupportCode {
-    /// Eight letters out of forty random bits; without vowels and look-alikes, so it spells nothing.
+    /// Eight letters out of the low halves of eight random bytes; without vowels and look-alikes, so it spells nothing.
     pub fn from_bits(bits: u64) -> Self {
         const LETTERS: &[u8; 16] = b"BCDFGHJKLMNPQRST";
-        let text = (0..8).map(|i| char::from(LETTERS[(bits >> (4 * i)) as usize & 15])).collect::<String>();
+        let text =
+            bits.to_le_bytes().iter().map(|byte| char::from(LETTERS[usize::from(byte & 15)])).collect::<String>();
         Self(text)
     }
 }
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn support_codes_have_eight_letters() {
-        assert_eq!(SupportCode::from_bits(0x0123_4567).as_str().len(), 8);
+        assert_eq!(SupportCode::from_bits(0x0123_4567_89ab_cdef).as_str().len(), 8);
         assert_ne!(SupportCode::from_bits(1), SupportCode::from_bits(2));
     }
 }

@@ -15,13 +15,18 @@
 
 pub mod agent_event;
 pub mod budget;
+pub mod change;
+pub mod event;
 pub mod failure;
 pub mod hash;
 pub mod ids;
+pub mod lease;
 pub mod machine;
+pub mod manifest;
 pub mod outcome;
 pub mod policy;
 pub mod quantity;
+pub mod record;
 pub mod run;
 pub mod step;
 pub mod task;

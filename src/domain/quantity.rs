@@ -76,10 +76,10 @@ impl fmt::Display for Millis {
         let ms = self.0;
         match ms {
             0 => f.write_str("0s"),
-            _ if ms % 86_400_000 == 0 => write!(f, "{}d", ms / 86_400_000),
-            _ if ms % 3_600_000 == 0 => write!(f, "{}h", ms / 3_600_000),
-            _ if ms % 60_000 == 0 => write!(f, "{}m", ms / 60_000),
-            _ if ms % 1000 == 0 => write!(f, "{}s", ms / 1000),
+            _ if ms.is_multiple_of(86_400_000) => write!(f, "{}d", ms / 86_400_000),
+            _ if ms.is_multiple_of(3_600_000) => write!(f, "{}h", ms / 3_600_000),
+            _ if ms.is_multiple_of(60_000) => write!(f, "{}m", ms / 60_000),
+            _ if ms.is_multiple_of(1000) => write!(f, "{}s", ms / 1000),
             _ => write!(f, "{ms}ms"),
         }
     }
@@ -134,7 +134,7 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     }
     let divisor = 10_u64.pow(u32::try_from(fraction.len()).ok()?);
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.checked_mul(factor)? };
-    (part % divisor == 0).then_some(())?;
+    part.is_multiple_of(divisor).then_some(())?;
     whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(part / divisor)
 }
 

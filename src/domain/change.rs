@@ -1,0 +1,127 @@
+//! What the holder of a run wants recorded. One call of the store writes a list of these, with their audit events, in one
+//! transaction; either all of them are there afterwards or none.
+
+use serde_json::Value;
+
+use super::event::EventKind;
+use super::failure::Failure;
+use super::ids::StepKey;
+use super::outcome::ProcessEnd;
+use super::quantity::{Millis, UtcMs};
+use super::record::{ArtifactRecord, CheckpointRecord, Identity};
+use super::run::{AttemptEvent, PhaseEvent, RunEvent};
+use super::step::StepEvent;
+
+/// One fact to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The run's status moves. An event that leaves RUNNING releases the lease.
+    Run {
+        /// By what.
+        event: RunEvent,
+        /// Why, if it did not go well.
+        failure: Option<Failure>,
+        /// When it may be tried again.
+        retry_at: Option<UtcMs>,
+    },
+    /// The phase moves.
+    Phase(PhaseEvent),
+    /// The attempt ends.
+    Attempt {
+        /// How.
+        event: AttemptEvent,
+        /// Why.
+        failure: Option<Failure>,
+    },
+    /// A step moves. `Begin`, `BeginAgain` and `Recheck` open an execution; `SendBack` counts a round of the QA step
+    /// named in `because_of`.
+    Step {
+        /// Which.
+        step: StepKey,
+        /// By what.
+        event: StepEvent,
+        /// Why, if it did not go well.
+        failure: Option<Failure>,
+        /// The step that is the reason: the failed one for `Block`, the QA step for `SendBack`.
+        because_of: Option<StepKey>,
+    },
+    /// The running execution of a step has a child process.
+    Child {
+        /// The step.
+        step: StepKey,
+        /// The process.
+        child: Identity,
+    },
+    /// The running execution of an agent step has a conversation.
+    Session {
+        /// The step.
+        step: StepKey,
+        /// The agent's id of it.
+        session: String,
+        /// The model.
+        model: Option<String>,
+    },
+    /// The running execution of a step used something. Repeated names replace and never lower a counter (I9).
+    Usage {
+        /// The step.
+        step: StepKey,
+        /// What.
+        items: Vec<MeterItem>,
+        /// Time the execution has been active so far.
+        active: Millis,
+    },
+    /// The running execution of a step ended.
+    Execution {
+        /// The step.
+        step: StepKey,
+        /// How.
+        end: ProcessEnd,
+        /// The agent's last word.
+        result: Option<String>,
+        /// Time it was active.
+        active: Millis,
+    },
+    /// A file was kept. The same path again replaces the record (a report of a later attempt).
+    Artifact(ArtifactRecord),
+    /// A checkpoint was reached.
+    Checkpoint(CheckpointRecord),
+    /// The newest snapshot is this commit.
+    Snapshot {
+        /// The commit.
+        commit: String,
+        /// The step around which it was taken.
+        step: Option<StepKey>,
+    },
+    /// The task's ledger begins anew: a verified success (R-R4).
+    CloseLedger,
+    /// The run goes on with other inputs: an accepted new task spec, a raised limit, a policy that may change.
+    Inputs(Box<super::record::RunInputs>),
+    /// Something happened that changes no state.
+    Note {
+        /// What.
+        kind: EventKind,
+        /// The step it belongs to.
+        step: Option<StepKey>,
+        /// Why, in words.
+        reason: String,
+        /// The rest.
+        body: Value,
+    },
+}
+
+/// One counted thing: a model response, or a tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeterItem {
+    /// Unique within the run.
+    pub name: String,
+    /// All input tokens.
+    pub input: u64,
+    /// The cached part.
+    pub cached: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Cost in millionths of a dollar.
+    pub cost_micros: Option<u64>,
+    /// Tool calls: 1 for a tool call, 0 for a response.
+    pub tool_calls: u64,
+}
