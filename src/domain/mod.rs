@@ -24,6 +24,7 @@ pub mod lease;
 pub mod machine;
 pub mod manifest;
 pub mod outcome;
+pub mod plan;
 pub mod policy;
 pub mod quantity;
 pub mod record;

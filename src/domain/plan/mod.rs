@@ -1,0 +1,7 @@
+//! "What now?" as plain functions over the record: what a start does, which step comes next, whether going on is safe,
+//! what follows a failure. Each answers with its reasons, none of them acts.
+
+pub mod after_failure;
+pub mod pipeline;
+pub mod resume;
+pub mod start;
