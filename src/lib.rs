@@ -6,7 +6,9 @@
 //! | layer | folder | what |
 //! | --- | --- | --- |
 //! | 0 | [`domain`] | pure values and decisions |
+//! | 1 | [`git`] | the user's repository and the copy that a run works in, through libgit2 |
 
 pub mod agents;
 pub mod domain;
+pub mod git;
 pub mod process;
