@@ -10,3 +10,4 @@
 pub mod agents;
 pub mod domain;
 pub mod process;
+pub mod yaml;
