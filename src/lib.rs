@@ -8,6 +8,7 @@
 //! | 0 | [`domain`] | pure values and decisions |
 
 pub mod agents;
+pub mod config;
 pub mod domain;
 pub mod process;
 pub mod yaml;

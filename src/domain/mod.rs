@@ -25,3 +25,4 @@ pub mod quantity;
 pub mod run;
 pub mod step;
 pub mod task;
+pub mod template;

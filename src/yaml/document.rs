@@ -33,6 +33,8 @@ impl From<usize> for Seg<'_> {
 pub struct Document {
     pub(super) root: Node,
     pub(super) texts: BTreeMap<Arc<str>, Arc<str>>,
+    /// False once the tree is no longer what one text says.
+    pub(super) pristine: bool,
 }
 
 impl Document {
@@ -45,7 +47,7 @@ impl Document {
     pub fn read_with(file: &str, bytes: &[u8], author: Author) -> Result<Self, YamlError> {
         let text = bytes::text(file, bytes)?;
         let root = events::tree(file, text, author)?;
-        Ok(Self { root, texts: BTreeMap::from([(file.into(), text.into())]) })
+        Ok(Self { root, texts: BTreeMap::from([(file.into(), text.into())]), pristine: true })
     }
 
     /// The map that the document is.

@@ -98,6 +98,10 @@ impl<'a> Pass<'a> {
     }
 
     fn scalar(&self, text: String, style: ScalarStyle, span: Span) -> Result<NodeKind, YamlError> {
+        // A text with NUL ends early wherever it becomes an argument or an environment variable.
+        if text.contains('\0') {
+            return Err(self.error(span, "a text with a NUL character is not allowed"));
+        }
         if style != ScalarStyle::Plain {
             return Ok(NodeKind::Scalar(text, Style::Quoted));
         }

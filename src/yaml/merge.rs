@@ -10,12 +10,13 @@ impl Document {
     pub fn overlaid(self, over: Self, append: &[&str]) -> Self {
         let mut texts = self.texts;
         texts.extend(over.texts);
-        Self { root: merge(self.root, over.root, append), texts }
+        Self { root: merge(self.root, over.root, append), texts, pristine: false }
     }
 
     /// This document without some top-level keys.
     #[must_use]
     pub fn without(mut self, keys: &[&str]) -> Self {
+        self.pristine = false;
         if let NodeKind::Map(entries) = &mut self.root.kind {
             entries.retain(|e| !keys.contains(&e.key.as_str()));
         }

@@ -12,9 +12,8 @@ use super::node::{Node, NodeKind};
 impl Document {
     /// The document as a value. Unknown keys are errors where `T` says so.
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
-        let mut texts = self.texts.iter();
-        match (texts.next(), texts.next()) {
-            (Some((file, text)), None) => self.typed(file, text),
+        match self.texts.iter().next() {
+            Some((file, text)) if self.pristine => self.typed(file, text),
             _ => serde_yaml::from_value(value(&self.root)).map_err(|e| self.explained(&e, &self.root.position.file)),
         }
     }
