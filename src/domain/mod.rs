@@ -31,3 +31,4 @@ pub mod record;
 pub mod run;
 pub mod step;
 pub mod task;
+pub mod template;
