@@ -1,0 +1,82 @@
+//! The command line of `codex exec`. Everything that decides how a run goes is said here, so that neither the user's
+//! configuration nor the conversation that is continued changes it (a resumed thread remembers neither model nor
+//! sandbox).
+//!
+//! How often Codex itself asks a provider again is left as it is (4 requests, 5 streams, about 25 seconds in all):
+//! those tries cost no tokens, and the flags for it exist per provider, whose name only the user knows. agentrun's own
+//! retries come minutes apart and are few, so the two do not multiply into a storm.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::super::{AgentCommand, AgentError, AgentRequest};
+use super::{binary, home};
+use crate::domain::machine::Word as _;
+use crate::process::spec::{PoliteSignal, Stdin};
+
+/// Always there. Each has its reason in `docs/agents/codex.md`; the short form:
+const FIXED: &[&str] = &[
+    // Nobody is there to answer.
+    "-c",
+    "approval_policy=never",
+    // Without network each run would end five seconds late.
+    "-c",
+    "analytics.enabled=false",
+    "--disable",
+    "plugins",
+    // Otherwise a refused connection is tried again for ever, silently.
+    "--disable",
+    "unbounded_connection_retries",
+    // Otherwise the commands of the model see the key of the provider.
+    "-c",
+    "shell_environment_policy.inherit=core",
+    // `/tmp` is everybody's. The temporary folder that stays writable is the run's own.
+    "-c",
+    "sandbox_workspace_write.exclude_slash_tmp=true",
+];
+
+/// Builds the command line: first run, or `resume` with every flag repeated.
+pub(crate) fn command(request: &AgentRequest<'_>) -> Result<AgentCommand, AgentError> {
+    for path in [request.workspace, request.prompt_file, request.private_home] {
+        if !path.is_absolute() {
+            return Err(AgentError::NotAbsolute(path.to_owned()));
+        }
+    }
+    let program = binary::program(request)?;
+    let home = home::codex_home(request.rules.home, request.env, request.private_home)?;
+    let temp = home::temp_folder(request.private_home, request.workspace);
+    home::check(&home, &temp)?;
+    Ok(AgentCommand {
+        program,
+        args: arguments(request)?,
+        env: vec![("CODEX_HOME".into(), home.clone().into()), ("TMPDIR".into(), temp.clone().into())],
+        folders: vec![home, temp],
+        stdin: Stdin::File(request.prompt_file.to_owned()),
+        polite: PoliteSignal::Interrupt,
+    })
+}
+
+fn arguments(request: &AgentRequest<'_>) -> Result<Vec<OsString>, AgentError> {
+    let mut args: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
+    // Rules files could let commands out of the sandbox that the policy promises.
+    add(&["exec", "--json", "--ignore-user-config", "--ignore-rules", "--skip-git-repo-check"]);
+    add(&["-s", request.rules.sandbox.word(), "-C", folder(request.workspace)?]);
+    add(FIXED);
+    if let Some(model) = &request.agent.model {
+        add(&["-m", model]);
+    }
+    request.agent.args.iter().for_each(|arg| add(&[arg]));
+    if let Some(session) = request.session {
+        // A name that Codex does not know would silently begin a new conversation; an id does not.
+        uuid::Uuid::try_parse(session).map_err(|_| AgentError::BadSession(session.to_owned()))?;
+        add(&["resume", session]);
+    }
+    add(&["-"]);
+    Ok(args)
+}
+
+fn folder(path: &Path) -> Result<&str, AgentError> {
+    // Codex writes the path into JSON, so one that is no text would not survive anyway.
+    path.to_str().ok_or_else(|| AgentError::NotAbsolute(path.to_owned()))
+}
