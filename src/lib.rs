@@ -8,5 +8,7 @@
 //! | 0 | [`domain`] | pure values and decisions |
 
 pub mod agents;
+pub mod artifacts;
 pub mod domain;
 pub mod process;
+pub mod report;

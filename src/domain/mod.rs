@@ -14,6 +14,7 @@
 //!   intended side effect.
 
 pub mod agent_event;
+pub mod artifact;
 pub mod budget;
 pub mod change;
 pub mod event;
@@ -24,9 +25,11 @@ pub mod lease;
 pub mod machine;
 pub mod manifest;
 pub mod outcome;
+pub mod plan;
 pub mod policy;
 pub mod quantity;
 pub mod record;
 pub mod run;
 pub mod step;
 pub mod task;
+pub mod text;
