@@ -1,23 +1,19 @@
 //! What can be wrong with a kept file (R-S7, F100). Finding it out touches the disk and is not done here.
 
-use serde::Serialize;
-
 use super::failure::Code;
 use super::hash::encoding::Sha256Hash;
 
 /// A kept file that is no longer what was recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactFault {
     /// Relative to the run's folder, as recorded.
     pub path: String,
     /// What is wrong.
-    #[serde(flatten)]
     pub what: FaultKind,
 }
 
 /// What is wrong with a kept file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "fault", rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
     /// There is no regular file at its path.
     Missing,
