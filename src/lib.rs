@@ -9,8 +9,10 @@
 //! | 1 | [`git`] | the user's repository and the copy that a run works in, through libgit2 |
 
 pub mod agents;
+pub mod artifacts;
 pub mod config;
 pub mod domain;
 pub mod git;
 pub mod process;
+pub mod report;
 pub mod yaml;

@@ -185,6 +185,7 @@ catalogue! {
     ArtifactMissing = "ARTIFACT_MISSING", false, AfterFix, None, RunFailed, "a declared artifact does not exist";
     ArtifactPath = "ARTIFACT_PATH", false, AfterFix, None, SecurityStop, "an artifact path leads out of the workspace";
     ArtifactNoSpace = "ARTIFACT_NO_SPACE", false, AfterFix, None, Storage, "there was no room to keep an artifact";
+    ArtifactChanged = "ARTIFACT_CHANGED", false, Never, None, SecurityStop, "a kept file is no longer what was recorded";
     PatchFailed = "PATCH_FAILED", false, AfterFix, None, RunFailed, "a patch does not apply";
     StepBlocked = "STEP_BLOCKED", false, AfterFix, None, RunFailed, "a step that this one needs did not succeed";
 

@@ -14,6 +14,7 @@
 //!   intended side effect.
 
 pub mod agent_event;
+pub mod artifact;
 pub mod budget;
 pub mod change;
 pub mod event;
@@ -32,3 +33,4 @@ pub mod run;
 pub mod step;
 pub mod task;
 pub mod template;
+pub mod text;

@@ -29,7 +29,9 @@ fn odd_commit(world: &World) -> String {
     world.write("no-end", "line\nmore");
     world.write("src/a.rs", "one\n2\nthree\n");
     fs::set_permissions(root.join("src/b.rs"), fs::Permissions::from_mode(0o755)).unwrap();
-    for name in ["with space", "tab\there", "quote\"back\\slash", "new\nline", "ünï/cødé.txt", " lead", "trail ", "-dash"] {
+    for name in
+        ["with space", "tab\there", "quote\"back\\slash", "new\nline", "ünï/cødé.txt", " lead", "trail ", "-dash"]
+    {
         write(&root.join(name), "odd\n");
     }
     fs::write(root.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "odd\n").unwrap();

@@ -197,7 +197,11 @@ fn r_f2_uncommitted_files_count_as_they_are_on_disk() {
     assert_eq!(files.iter().map(line).collect::<Vec<_>>(), expected);
     let dirty: Vec<_> = repo.dirty_files(&state).unwrap().into_iter().map(|file| file.path).collect();
     assert_eq!(dirty, ["outside.txt", "src/a.rs", "src/b.rs", "src/new.rs"]);
-    assert_eq!(repo.context_files(&world.head(), &["**".into()], Overlay::Commit).unwrap(), clean, "the commit did not change");
+    assert_eq!(
+        repo.context_files(&world.head(), &["**".into()], Overlay::Commit).unwrap(),
+        clean,
+        "the commit did not change"
+    );
 }
 
 #[test]

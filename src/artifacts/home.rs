@@ -1,0 +1,211 @@
+//! The state folder: where it lies, whose it is, who may look (contract §2, F98). What stands in it is written by others.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fchmod, fstat, open};
+use rustix::io::Errno;
+
+use super::ArtifactError;
+use super::atomic::{self, IfExists};
+use super::beneath::{FileId, Root};
+use super::run_dir::RunDir;
+use crate::domain::ids::RunId;
+
+/// The folder's name in a repository.
+pub const HOME_NAME: &str = ".ai-runs";
+
+/// Bytes set aside so that the last record can be written when the disk is full (T4).
+pub const RESERVE_BYTES: u64 = 256 << 10;
+
+const GITIGNORE: &str =
+    "# State of agentrun: nothing here is for git but this file and the README.\n*\n!.gitignore\n!README.md\n";
+
+const README: &str = "\
+# The state of agentrun
+
+Everything that agentrun knows about its runs in this repository. It is safe to read, but not to change.
+
+- `state/` holds the database. Do not open, copy or archive the files in it while agentrun runs: use `agentrun` itself.
+- `run_<task>_<number>/` holds one run: its report, its logs, what it kept.
+- `work/` holds the working copies of runs that are not finished.
+
+`agentrun status` says what is going on, `agentrun gc` deletes what is old.
+";
+
+/// An opened state folder: it exists, it is ours, and nobody else can write to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// Opens the state folder, making it where there is none.
+    pub fn open_or_create(path: &Path) -> Result<Self, ArtifactError> {
+        make_private(path)?;
+        let home = Self { root: path.to_owned() };
+        make_private(&home.state_dir())?;
+        for (name, text) in [(".gitignore", GITIGNORE), ("README.md", README)] {
+            let file = path.join(name);
+            if file.symlink_metadata().is_err() {
+                atomic::write(&file, text.as_bytes(), IfExists::Replace)?;
+            }
+        }
+        Ok(home)
+    }
+
+    /// Opens a state folder that is there.
+    pub fn open(path: &Path) -> Result<Self, ArtifactError> {
+        match secure(path) {
+            Err(ArtifactError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(ArtifactError::NoHome(path.to_owned()))
+            }
+            Err(e) => Err(e),
+            Ok(()) => Ok(Self { root: path.to_owned() }),
+        }
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of the database; no code but SQLite opens what is in it.
+    pub fn state_dir(&self) -> PathBuf {
+        self.root.join("state")
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.state_dir().join("agentrun.db")
+    }
+
+    /// The folder of a run, which need not exist yet. One that is a link is refused.
+    pub fn run_dir(&self, run: &RunId) -> Result<RunDir, ArtifactError> {
+        let path = self.root.join(plain_name(run.as_str())?);
+        match path.symlink_metadata() {
+            Ok(found) if !found.is_dir() => Err(insecure(&path, "is not a folder")),
+            _ => Ok(RunDir::at(path)),
+        }
+    }
+
+    /// The folder of a run, made where there is none.
+    pub fn create_run_dir(&self, run: &RunId) -> Result<RunDir, ArtifactError> {
+        let dir = self.run_dir(run)?;
+        make_private(dir.path())?;
+        Ok(dir)
+    }
+
+    /// The isolated working copy of a run. It is made by git, so nothing is checked here.
+    pub fn work_dir(&self, run: &RunId) -> Result<PathBuf, ArtifactError> {
+        Ok(self.root.join("work").join(plain_name(run.as_str())?))
+    }
+
+    /// A home of its own for an agent that must not use the user's (`home: private`); made where there is none.
+    pub fn private_home(&self, name: &str) -> Result<PathBuf, ArtifactError> {
+        let homes = self.root.join("homes");
+        make_private(&homes)?;
+        let path = homes.join(plain_name(name)?);
+        make_private(&path)?;
+        Ok(path)
+    }
+
+    /// Names of all run folders, for the floor of the next run number (R-M2). Sorted.
+    pub fn run_names(&self) -> Result<Vec<String>, ArtifactError> {
+        let mut names = Vec::new();
+        for entry in fs_err::read_dir(&self.root).map_err(|e| ArtifactError::io(&self.root, e))? {
+            let entry = entry.map_err(|e| ArtifactError::io(&self.root, e))?;
+            names.extend(entry.file_name().to_str().filter(|n| n.starts_with("run_")).map(ToOwned::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// What the state folder and its database's folder are on disk, whatever path leads to them (T2).
+    pub fn identities(&self) -> Result<Vec<FileId>, ArtifactError> {
+        [self.root.clone(), self.state_dir()]
+            .iter()
+            .filter(|path| path.exists())
+            .map(|path| Root::open(path).and_then(|root| root.id(path)))
+            .collect()
+    }
+
+    /// Sets room aside, once.
+    pub fn create_reserve(&self) -> Result<(), ArtifactError> {
+        let path = self.reserve();
+        if path.metadata().is_ok_and(|m| m.len() >= RESERVE_BYTES) {
+            return Ok(());
+        }
+        let zeros = vec![0; usize::try_from(RESERVE_BYTES).unwrap_or_default()];
+        atomic::write(&path, &zeros, IfExists::Replace)
+    }
+
+    /// Gives the room back: now the last record fits. True when there was some.
+    pub fn release_reserve(&self) -> Result<bool, ArtifactError> {
+        let path = self.reserve();
+        match fs_err::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(ArtifactError::io(path, e)),
+        }
+    }
+
+    fn reserve(&self) -> PathBuf {
+        self.state_dir().join("reserve")
+    }
+}
+
+/// Makes a folder that only its owner can enter, with its parents, or checks and tightens the one that is there.
+pub fn make_private(path: &Path) -> Result<(), ArtifactError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700);
+    match builder.create(path) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            builder.recursive(true).create(path).map_err(|e| ArtifactError::io(path, e))?;
+        }
+        Err(e) => return Err(ArtifactError::io(path, e)),
+    }
+    secure(path)
+}
+
+/// Ours, no link, not writable by others; readable by others is tightened. Checked on the opened folder, so that nothing
+/// can be swapped in between.
+fn secure(path: &Path) -> Result<(), ArtifactError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(insecure(path, "is a symbolic link or not a folder")),
+        Err(e) => return Err(ArtifactError::io(path, e)),
+    };
+    let stat = fstat(&fd).map_err(|e| ArtifactError::io(path, e))?;
+    let me = rustix::process::geteuid().as_raw();
+    if stat.st_uid != me {
+        return Err(insecure(path, &format!("belongs to user {}, not to user {me}", stat.st_uid)));
+    }
+    match stat.st_mode & 0o777 {
+        mode if mode & 0o022 != 0 => Err(insecure(path, &format!("can be written by others (mode {mode:03o})"))),
+        0o700 => Ok(()),
+        _ => match fchmod(&fd, Mode::RWXU) {
+            // A read-only file system cannot be tightened, and nothing new can be written to it either.
+            Ok(()) | Err(Errno::ROFS) => Ok(()),
+            Err(e) => Err(ArtifactError::io(path, e)),
+        },
+    }
+}
+
+/// One name and nothing more: ids come from people too (`show RUN`).
+fn plain_name(name: &str) -> Result<&str, ArtifactError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(allowed) && !name.contains("..") {
+        Ok(name)
+    } else {
+        Err(ArtifactError::Escapes { path: name.to_owned() })
+    }
+}
+
+fn insecure(path: &Path, why: &str) -> ArtifactError {
+    ArtifactError::Insecure { path: path.to_owned(), why: why.to_owned() }
+}

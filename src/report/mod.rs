@@ -1,0 +1,29 @@
+//! LAYER 1: views to text, pure. The committed record goes in; JSON, Markdown, HTML, JUnit XML or words for a terminal come
+//! out. Nothing here decides anything about a run, reads a clock or writes a file.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | [`input`] | what a report is made of |
+//! | [`run_json`], [`record_json`], [`machine_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
+//! | [`compare`] | what differs between two runs or attempts, as data |
+//! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
+//! | [`markdown`], [`html`], [`junit`] | the files of a run |
+//! | [`text`] | the terminal |
+//! | [`amount`] | times and amounts as they are written |
+
+pub mod amount;
+pub mod compare;
+pub mod html;
+pub mod input;
+pub mod junit;
+pub mod machine_json;
+pub mod markdown;
+pub mod record_json;
+pub mod run_json;
+pub mod story;
+pub mod text;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod schemas;

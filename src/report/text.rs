@@ -1,0 +1,236 @@
+//! The terminal: what happened, what it cost, what to do next (R-U1); what is going on (R-U4); the tree of a run; what
+//! differs. Pure strings: whether there is a terminal, and whether it has colours, is the caller's knowledge.
+
+use std::fmt::Write as _;
+
+use jiff::tz::TimeZone;
+
+use super::amount::{bytes, count, for_people, of_kind, usd};
+use super::compare::Comparison;
+use super::record_json::{ResumeDocument, limit_lines};
+use super::story::{Tone, duration, outcome_sentence, reason, sentence, step_tone, tone_of};
+use crate::domain::budget::{Budget, Usage};
+use crate::domain::plan::meaning::{Meaning, rough};
+use crate::domain::plan::verdict;
+use crate::domain::quantity::{Millis, UtcMs};
+use crate::domain::record::{RunSummary, RunView, StepRecord};
+use crate::domain::text::{neutral_line, shortened};
+
+/// How text is dressed.
+#[derive(Debug, Clone)]
+pub struct Style {
+    /// Whether colours are used.
+    pub colour: bool,
+    /// Local time is shown beside UTC where this differs from it.
+    pub zone: TimeZone,
+}
+
+impl Style {
+    /// No colour, UTC alone.
+    pub fn plain() -> Self {
+        Self { colour: false, zone: TimeZone::UTC }
+    }
+
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => 32,
+            Tone::Bad => 31,
+            Tone::Open => 33,
+        };
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn time(&self, at: UtcMs) -> String {
+        for_people(at, &self.zone)
+    }
+}
+
+/// The block after a run: what happened, what it cost, what to do next.
+pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
+    let run = &view.run;
+    let status = style.paint(tone_of(meaning.word), &run.status.to_string());
+    let mut out = format!("{} {status}: {}\n", run.id, sentence(&meaning.sentence));
+    let _ = writeln!(out, "  {}", outcome_sentence(verdict::outcome(view)));
+    let _ = writeln!(out, "  cost: {}", cost(&view.usage));
+    if let Some(next) = &meaning.next {
+        let _ = writeln!(out, "  next: {next}");
+    }
+    out
+}
+
+/// Tokens, time and money in one line; what nobody said is said to be unknown.
+fn cost(used: &Usage) -> String {
+    let money = used.cost_micros.map_or_else(|| "cost unknown".to_owned(), usd);
+    let tokens = format!("{} tokens ({} with cached)", count(used.tokens()), count(used.total_tokens()));
+    format!("{tokens}, {} tool calls, {} active, {money}", count(used.tool_calls), rough(used.active))
+}
+
+/// One run in the table of status.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusRow<'a> {
+    /// The run.
+    pub summary: &'a RunSummary,
+    /// What its state means.
+    pub meaning: &'a Meaning,
+}
+
+/// The table of status, 80 columns wide: meaning first. Below each run that needs something: why, since when, and the
+/// command (FR-K8).
+pub fn status_table(rows: &[StatusRow<'_>], now: UtcMs, style: &Style) -> String {
+    if rows.is_empty() {
+        return "no runs yet; next: agentrun start TASK\n".to_owned();
+    }
+    let run_width = rows.iter().map(|r| r.summary.run.id.as_str().len()).max().unwrap_or(0).clamp(3, 24);
+    let mut out = format!("{:<15} {:<run_width$} {:<16} {:<8} TITLE\n", "MEANING", "RUN", "STATUS", "SINCE");
+    for row in rows {
+        let run = &row.summary.run;
+        let word = format!("{:<15}", row.meaning.word.to_string().replace('_', " "));
+        let since = rough(Millis::between(row.meaning.since, now));
+        let since = since.split(' ').next().unwrap_or_default();
+        let title = row.summary.title.as_deref().map(neutral_line).unwrap_or_default();
+        let title = shortened(&title, 80_usize.saturating_sub(43 + run_width)).into_owned();
+        let status = run.status.to_string();
+        let line = format!("{:<run_width$} {status:<16} {since:<8} {title}", run.id.as_str());
+        let _ = writeln!(out, "{} {}", style.paint(tone_of(row.meaning.word), &word), line.trim_end());
+        detail(&mut out, row, style);
+    }
+    out
+}
+
+/// A finished run needs no words.
+fn detail(out: &mut String, row: &StatusRow<'_>, style: &Style) {
+    use crate::domain::plan::meaning::MeaningWord as W;
+    if matches!(row.meaning.word, W::Done | W::Canceled) {
+        return;
+    }
+    let reading = row.meaning.reading.map(|r| format!("{r}: ")).unwrap_or_default();
+    let sentence = format!("{reading}{}", row.meaning.sentence);
+    let _ = writeln!(out, "    {}", shortened(&sentence, 76));
+    let since = format!("since {}", style.time(row.meaning.since));
+    let by_itself = if row.meaning.goes_on_by_itself { "goes on by itself" } else { "does not go on by itself" };
+    let _ = writeln!(out, "    {since}; {by_itself}");
+    if let Some(next) = &row.meaning.next {
+        let _ = writeln!(out, "    next: {next}");
+    }
+}
+
+/// The whole tree of a run: attempts, steps, artifacts.
+pub fn show_tree(view: &RunView, meaning: &Meaning, style: &Style) -> String {
+    let run = &view.run;
+    let title = view.inputs.spec.title.as_deref().map(|t| format!(" – {}", neutral_line(t))).unwrap_or_default();
+    let mut out = format!("task {}{title}\n", run.task);
+    let status = style.paint(tone_of(meaning.word), &run.status.to_string());
+    let _ = writeln!(out, "└─ run {} {status}: {}", run.id, meaning.sentence);
+    let _ = writeln!(out, "   created {}, {}", style.time(run.created_at), cost(&view.usage));
+    for attempt in &view.attempts {
+        let code = attempt.code.map(|c| format!(" ({c})")).unwrap_or_default();
+        let took =
+            duration(Some(attempt.started_at), attempt.finished_at).map(|d| format!(", {d}")).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "   ├─ attempt {} ({}) {}{code}, began {}{took}",
+            attempt.number,
+            attempt.opened_by,
+            attempt.state,
+            style.time(attempt.started_at)
+        );
+    }
+    for step in &view.steps {
+        let _ = writeln!(out, "   ├─ {}", step_line(step, style));
+        artifacts_of(&mut out, view, step);
+    }
+    let free = view.artifacts.iter().filter(|a| a.step.is_none());
+    for artifact in free {
+        let _ = writeln!(out, "   ├─ {} {} {}", artifact.kind, neutral_line(&artifact.path), bytes(artifact.size));
+    }
+    let _ = writeln!(out, "   └─ audit log: {} events, head {}", view.chain.count, view.chain.head);
+    if let Some(next) = &meaning.next {
+        let _ = writeln!(out, "next: {next}");
+    }
+    out
+}
+
+fn step_line(step: &StepRecord, style: &Style) -> String {
+    let state = style.paint(step_tone(step.state), &step.state.to_string());
+    let took = duration(step.started_at, step.finished_at).map(|d| format!(", {d}")).unwrap_or_default();
+    let runs = if step.runs == 1 { String::new() } else { format!(", executed {} times", step.runs) };
+    let why = reason(step.code, step.message.as_deref()).map(|r| format!(" – {r}")).unwrap_or_default();
+    format!("step {} ({}) {state}{took}{runs}{why}", step.key, step.kind)
+}
+
+fn artifacts_of(out: &mut String, view: &RunView, step: &StepRecord) {
+    for artifact in view.artifacts.iter().filter(|a| a.step.as_ref() == Some(&step.key)) {
+        let (path, size) = (neutral_line(&artifact.path), bytes(artifact.size));
+        let _ = writeln!(out, "   │  └─ {} {path} {size} {}", artifact.kind, &artifact.sha256.hex()[..12]);
+    }
+}
+
+/// Limits and what is left of them: limit, used and left, never a bare amount (FR-F35).
+pub fn budget_table(view: &RunView, limits: &Budget) -> String {
+    let mut out = format!("{:<22} {:>14} {:>14} {:>14}\n", "LIMIT", "ALLOWED", "USED", "LEFT");
+    for line in limit_lines(view, limits) {
+        let amount = |n: Option<u64>, none: &str| n.map_or_else(|| none.to_owned(), |n| of_kind(line.kind, n));
+        let name = format!("{}.{}", line.scope, line.kind);
+        let left = if line.limit.is_none() { "no limit".to_owned() } else { amount(line.left, "unknown") };
+        let (limit, used) = (amount(line.limit, "no limit"), amount(line.used, "unknown"));
+        let _ = writeln!(out, "{name:<22} {limit:>14} {used:>14} {left:>14}");
+    }
+    out
+}
+
+/// What differs between two runs or attempts.
+pub fn diff_text(comparison: &Comparison) -> String {
+    let mut out = format!("{} → {}\n", comparison.left, comparison.right);
+    let value = |v: Option<&str>| v.map_or_else(|| "none".to_owned(), |v| neutral_line(v).into_owned());
+    if comparison.components.is_empty() {
+        out.push_str("fingerprint: the same\n");
+    }
+    for d in &comparison.components {
+        let _ = writeln!(out, "{}: {} → {}", d.component, value(d.old.as_deref()), value(d.new.as_deref()));
+    }
+    let patch = match comparison.same_patch {
+        Some(true) => "the same",
+        Some(false) => "differs",
+        None => "not on both sides",
+    };
+    let _ = writeln!(out, "patch: {patch}");
+    for s in &comparison.steps {
+        let (old, new) = (value(s.old.as_deref()), value(s.new.as_deref()));
+        let _ = if old == new {
+            writeln!(out, "step {}: {old}", s.key)
+        } else {
+            writeln!(out, "step {}: {old} → {new}", s.key)
+        };
+    }
+    let hash = |h: Option<crate::domain::hash::encoding::Sha256Hash>| {
+        h.map_or("none".to_owned(), |h| h.hex()[..12].to_owned())
+    };
+    for a in &comparison.artifacts {
+        let _ = writeln!(out, "artifact {}: {} → {}", neutral_line(&a.path), hash(a.old), hash(a.new));
+    }
+    let figure = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), count);
+    for u in comparison.usage.iter().filter(|u| u.old != u.new) {
+        let _ = writeln!(out, "{}: {} → {}", u.name, figure(u.old), figure(u.new));
+    }
+    out
+}
+
+/// Everything that is not as it was when the run stopped, and what follows.
+pub fn resume_text(resume: &ResumeDocument<'_>) -> String {
+    let mut out = format!("{}: {}\n", resume.run, resume.verdict);
+    let value = |v: Option<&str>| v.map_or_else(|| "none".to_owned(), |v| neutral_line(v).into_owned());
+    for d in resume.differences {
+        let (old, new) = (value(d.old.as_deref()), value(d.new.as_deref()));
+        let _ = writeln!(out, "  {} ({}): {old} → {new}", d.code, d.verdict);
+    }
+    if resume.differences.is_empty() {
+        out.push_str("  nothing differs\n");
+    }
+    if let Some(step) = resume.next_step {
+        let _ = writeln!(out, "  goes on with step {step}");
+    }
+    if let Some(next) = resume.next {
+        let _ = writeln!(out, "  next: {next}");
+    }
+    out
+}
