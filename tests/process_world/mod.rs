@@ -1,5 +1,5 @@
 //! What the tests of child processes share: a folder, a supervisor, and waiting for conditions instead of for time.
-#![allow(dead_code)]
+#![allow(dead_code, missing_docs, reason = "shared by several test programs; each uses a part")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use agentrun::domain::quantity::Millis;
 use agentrun::process::spec::{Capture, CommandSpec, Lines, PoliteSignal, Stdin, StopRule};
-use agentrun::process::*;
+use agentrun::process::{Activity, ChildEvent, ChildId, Ending, Haste, Identity, Liveness, MARKER, Supervisor};
 
 /// No test waits longer than this for anything.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -139,6 +139,16 @@ impl Running<'_> {
         }
     }
 
+    pub fn until_files_changed(&self) {
+        let begin = Instant::now();
+        loop {
+            let left = DEADLINE.checked_sub(begin.elapsed()).expect("no file changed in time");
+            if self.events.recv_timeout(left).unwrap() == ChildEvent::FilesChanged {
+                return;
+            }
+        }
+    }
+
     pub fn stop(&self, haste: Haste) {
         self.world.supervisor.stop(self.id, haste);
     }
@@ -161,6 +171,11 @@ impl Running<'_> {
             }
         }
     }
+}
+
+/// True when this very process is not there any more.
+pub fn is_gone(identity: &Identity) -> bool {
+    identity.is_alive() == Liveness::Dead
 }
 
 /// Waits for a condition.
