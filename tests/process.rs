@@ -54,7 +54,7 @@ fn a_child_gets_exactly_its_environment_its_folder_and_its_own_session() {
     let env: BTreeSet<_> = fs::read_to_string(world.path("env")).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(env, BTreeSet::from(["A=1".to_owned(), format!("{MARKER}=m")]));
     let cwd = fs::read_to_string(world.path("cwd")).unwrap();
-    assert_eq!(cwd, world.folder.path().canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(cwd, world.folder.canonicalize().unwrap().to_str().unwrap());
     // The agent leads its session; a command only its group.
     let end = world.run(world.shell("cut -d' ' -f 1,5,6 /proc/self/stat; echo $$"));
     let numbers: Vec<&str> = end.lines[0].split(' ').collect();

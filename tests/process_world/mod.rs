@@ -16,7 +16,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A folder of its own and a supervisor.
 pub struct World {
-    pub folder: tempfile::TempDir,
+    /// Kept to be removed at the end.
+    pub temporary: Option<tempfile::TempDir>,
+    pub folder: PathBuf,
     pub supervisor: Supervisor,
     pub marker: String,
     next: AtomicU64,
@@ -50,12 +52,18 @@ impl World {
     pub fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let marker = format!("test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = tempfile::tempdir().unwrap();
-        Self { folder, supervisor: Supervisor::start().unwrap(), marker, next: AtomicU64::new(0) }
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().to_owned();
+        Self { temporary: Some(temporary), ..Self::within(folder, marker) }
+    }
+
+    /// A world in a folder that is there already.
+    pub fn within(folder: PathBuf, marker: String) -> Self {
+        Self { temporary: None, folder, supervisor: Supervisor::start().unwrap(), marker, next: AtomicU64::new(0) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     pub fn command(&self, program: &str, args: &[&str]) -> CommandSpec {
@@ -67,7 +75,7 @@ impl World {
                 ("PATH".into(), std::env::var_os("PATH").unwrap()),
                 (MARKER.into(), format!("{}/{number}", self.marker).into()),
             ],
-            dir: self.folder.path().to_owned(),
+            dir: self.folder.clone(),
             stdin: Stdin::Empty,
             stop: StopRule { polite: PoliteSignal::Terminate, grace: Millis(200) },
             dies_with_parent: false,
