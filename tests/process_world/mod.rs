@@ -1,5 +1,5 @@
 //! What the tests of child processes share: a folder, a supervisor, and waiting for conditions instead of for time.
-#![allow(dead_code)]
+#![allow(dead_code, missing_docs, reason = "shared by several test programs; each uses a part")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use agentrun::domain::quantity::Millis;
 use agentrun::process::spec::{Capture, CommandSpec, Lines, PoliteSignal, Stdin, StopRule};
-use agentrun::process::*;
+use agentrun::process::{Activity, ChildEvent, ChildId, Ending, Haste, Identity, Liveness, MARKER, Supervisor};
 
 /// No test waits longer than this for anything.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A folder of its own and a supervisor.
 pub struct World {
-    pub folder: tempfile::TempDir,
+    /// Kept to be removed at the end.
+    pub temporary: Option<tempfile::TempDir>,
+    pub folder: PathBuf,
     pub supervisor: Supervisor,
     pub marker: String,
     next: AtomicU64,
@@ -50,12 +52,18 @@ impl World {
     pub fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let marker = format!("test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = tempfile::tempdir().unwrap();
-        Self { folder, supervisor: Supervisor::start().unwrap(), marker, next: AtomicU64::new(0) }
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().to_owned();
+        Self { temporary: Some(temporary), ..Self::within(folder, marker) }
+    }
+
+    /// A world in a folder that is there already.
+    pub fn within(folder: PathBuf, marker: String) -> Self {
+        Self { temporary: None, folder, supervisor: Supervisor::start().unwrap(), marker, next: AtomicU64::new(0) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     pub fn command(&self, program: &str, args: &[&str]) -> CommandSpec {
@@ -67,7 +75,7 @@ impl World {
                 ("PATH".into(), std::env::var_os("PATH").unwrap()),
                 (MARKER.into(), format!("{}/{number}", self.marker).into()),
             ],
-            dir: self.folder.path().to_owned(),
+            dir: self.folder.clone(),
             stdin: Stdin::Empty,
             stop: StopRule { polite: PoliteSignal::Terminate, grace: Millis(200) },
             dies_with_parent: false,
@@ -139,6 +147,16 @@ impl Running<'_> {
         }
     }
 
+    pub fn until_files_changed(&self) {
+        let begin = Instant::now();
+        loop {
+            let left = DEADLINE.checked_sub(begin.elapsed()).expect("no file changed in time");
+            if self.events.recv_timeout(left).unwrap() == ChildEvent::FilesChanged {
+                return;
+            }
+        }
+    }
+
     pub fn stop(&self, haste: Haste) {
         self.world.supervisor.stop(self.id, haste);
     }
@@ -161,6 +179,11 @@ impl Running<'_> {
             }
         }
     }
+}
+
+/// True when this very process is not there any more.
+pub fn is_gone(identity: &Identity) -> bool {
+    identity.is_alive() == Liveness::Dead
 }
 
 /// Waits for a condition.
