@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use agentrun::domain::lease::Liveness;
 use agentrun::domain::quantity::Millis;
+use agentrun::domain::record::Identity;
+use agentrun::process::identity::liveness;
 use agentrun::process::leftovers::end_leftovers;
 use agentrun::process::signals::{Hangup, Press, StopSignals, harden_self};
 use agentrun::process::spec::{CommandSpec, Lines};
-use agentrun::process::{Haste, Identity, Liveness, Status};
+use agentrun::process::{Haste, Status};
 use process_world::{World, marked, wait_until};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
@@ -326,7 +329,7 @@ fn t9_an_agent_is_asked_to_stop_when_agentrun_is_killed() {
     let agent = host.agent();
     host.kill();
     host.wait_for("bye");
-    wait_until("the agent is gone", || agent.is_alive() == Liveness::Dead);
+    wait_until("the agent is gone", || liveness(&agent) == Liveness::Dead);
 }
 
 #[test]
@@ -338,7 +341,7 @@ fn f31_fr_j1_fr_j2_leftovers_of_killed_hosts_are_found_and_ended() {
         host.wait_for("all");
         let agent = host.agent();
         host.kill();
-        assert_eq!(agent.is_alive(), Liveness::Alive);
+        assert_eq!(liveness(&agent), Liveness::Alive);
         assert!(marked(&host.marker).len() >= 3);
     }
     let bystander = Host::plays("agent:touch:ready,hang");

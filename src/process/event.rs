@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::identity::Identity;
 use crate::domain::quantity::BootMs;
+use crate::domain::record::Identity;
 
 /// Names a child towards its supervisor. Chosen by the caller, unique among the children of one [`super::Supervisor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

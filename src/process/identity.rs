@@ -6,33 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use super::ProcessError;
 use super::proc_table::Process;
+use crate::domain::lease::Liveness;
 use crate::domain::quantity::{BootId, BootMs, Now, UtcMs};
-
-/// One process, told apart from every other one of this machine, also from later ones with the same pid.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Identity {
-    /// Process id.
-    pub pid: i32,
-    /// When it started, in clock ticks since boot.
-    pub start_ticks: u64,
-    /// The boot in which it was started.
-    pub boot_id: BootId,
-}
-
-/// Whether a recorded process is still there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Liveness {
-    /// It runs.
-    Alive,
-    /// It is gone; its pid may belong to somebody else by now.
-    Dead,
-    /// It belongs to another boot, or to another machine: this one cannot tell.
-    OtherBoot,
-}
+use crate::domain::record::Identity;
 
 /// What became of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,28 +24,31 @@ pub(super) enum Sent {
     Refused,
 }
 
-impl Identity {
-    /// This process.
-    pub fn own() -> Result<Self, ProcessError> {
-        let pid = getpid().as_raw_nonzero().get();
-        let row = Process::read(pid).ok_or_else(|| ProcessError::Proc {
-            path: format!("/proc/{pid}/stat"),
-            source: std::io::Error::from(std::io::ErrorKind::NotFound),
-        })?;
-        Ok(Self { pid, start_ticks: row.start_ticks, boot_id: boot_id()? })
-    }
+/// This process.
+pub fn this_process() -> Result<Identity, ProcessError> {
+    let pid = getpid().as_raw_nonzero().get();
+    let row = Process::read(pid).ok_or_else(|| ProcessError::Proc {
+        path: format!("/proc/{pid}/stat"),
+        source: std::io::Error::from(std::io::ErrorKind::NotFound),
+    })?;
+    Ok(Identity { pid, start_ticks: row.start_ticks, boot_id: boot_id()? })
+}
 
-    /// Whether this process is still there. A dead one that nobody has reaped yet counts as dead.
-    pub fn is_alive(&self) -> Liveness {
-        match boot_id() {
-            Ok(now) if now == self.boot_id => {}
-            _ => return Liveness::OtherBoot,
-        }
-        match Process::read(self.pid) {
-            Some(row) if row.start_ticks == self.start_ticks && row.is_alive() => Liveness::Alive,
-            _ => Liveness::Dead,
-        }
+/// Whether a recorded process is still there. A dead one that nobody has reaped yet counts as dead.
+pub fn liveness(of: &Identity) -> Liveness {
+    match boot_id() {
+        Ok(now) if now == of.boot_id => {}
+        _ => return Liveness::OtherBoot,
     }
+    match Process::read(of.pid) {
+        Some(row) if row.start_ticks == of.start_ticks && row.is_alive() => Liveness::Alive,
+        _ => Liveness::Dead,
+    }
+}
+
+/// Asks another agentrun to look at its run's record: SIGTERM, sent only if that very process still lives.
+pub fn wake(other: &Identity) {
+    signal((other.pid, other.start_ticks), Signal::TERM);
 }
 
 /// Sends a signal to one row of the table. The pidfd is opened before the start time is compared, so the pid cannot
@@ -123,18 +105,18 @@ mod tests {
 
     #[test]
     fn fr_j5_f32_a_pid_with_another_start_time_is_somebody_else() {
-        let own = Identity::own().unwrap();
-        assert_eq!(own.is_alive(), Liveness::Alive);
+        let own = this_process().unwrap();
+        assert_eq!(liveness(&own), Liveness::Alive);
         let reused = Identity { start_ticks: own.start_ticks + 1, ..own.clone() };
-        assert_eq!(reused.is_alive(), Liveness::Dead);
+        assert_eq!(liveness(&reused), Liveness::Dead);
         assert_eq!(signal((reused.pid, reused.start_ticks), Signal::KILL), Sent::NotThere);
         let other_boot = Identity { boot_id: BootId("another".to_owned()), ..own };
-        assert_eq!(other_boot.is_alive(), Liveness::OtherBoot);
+        assert_eq!(liveness(&other_boot), Liveness::OtherBoot);
     }
 
     #[test]
     fn an_identity_survives_being_written_down() {
-        let own = Identity::own().unwrap();
+        let own = this_process().unwrap();
         let text = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), own);
     }

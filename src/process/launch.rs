@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getppid, set_parent_process_death_signal, setsid};
 
 use super::event::StartProblem;
-use super::identity::{Identity, boot_id};
+use super::identity::boot_id;
 use super::proc_table::Process;
 use super::spec::{CommandSpec, PoliteSignal, Stdin};
+use crate::domain::record::Identity;
 
 /// A child that runs.
 pub(super) struct Launched {

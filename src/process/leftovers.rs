@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
-use super::identity::{Identity, Liveness, signal};
+use super::identity::{liveness, signal};
 use super::proc_table::{self, Process};
+use crate::domain::lease::Liveness;
 use crate::domain::quantity::Millis;
+use crate::domain::record::Identity;
 
 /// How long the kernel may take to carry out SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
@@ -54,7 +56,7 @@ pub fn end_leftovers(marker: &str, known: &[Identity], grace: Millis) -> Leftove
 
 /// A recorded process that is gone while its number is in use.
 fn is_stranger(recorded: &Identity) -> bool {
-    match recorded.is_alive() {
+    match liveness(recorded) {
         Liveness::Alive => false,
         Liveness::OtherBoot => true,
         Liveness::Dead => Process::read(recorded.pid).is_some_and(|row| row.start_ticks != recorded.start_ticks),
@@ -108,7 +110,7 @@ impl Search<'_> {
 
     fn is_recorded(&self, row: &Process) -> bool {
         let same = |one: &&Identity| (one.pid, one.start_ticks) == row.key();
-        self.known.iter().find(same).is_some_and(|one| one.is_alive() == Liveness::Alive)
+        self.known.iter().find(same).is_some_and(|one| liveness(one) == Liveness::Alive)
     }
 
     fn is_marked(&self, row: &Process) -> bool {
@@ -136,6 +138,7 @@ fn wait_for_any(processes: &[Process], at_most: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::identity::this_process;
 
     #[test]
     fn a_marker_is_not_taken_for_a_longer_one() {
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn fr_j5_f32_a_recorded_pid_of_a_stranger_is_left_alone() {
-        let own = Identity::own().unwrap();
+        let own = this_process().unwrap();
         let reused = Identity { start_ticks: own.start_ticks + 1, ..own.clone() };
         let parent = std::os::unix::process::parent_id();
         let other = Process::read(i32::try_from(parent).unwrap()).unwrap();

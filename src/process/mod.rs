@@ -30,7 +30,6 @@ mod tend;
 mod watch;
 
 pub use event::{Activity, ChildEvent, ChildId, Ending, Haste, LogFailure, StartProblem, Status, StopReport};
-pub use identity::{Identity, Liveness};
 pub use supervisor::Supervisor;
 
 use std::io;

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use agentrun::domain::lease::Liveness;
 use agentrun::domain::quantity::Millis;
+use agentrun::domain::record::Identity;
+use agentrun::process::identity::liveness;
 use agentrun::process::spec::{Capture, CommandSpec, Lines, PoliteSignal, Stdin, StopRule};
-use agentrun::process::{Activity, ChildEvent, ChildId, Ending, Haste, Identity, Liveness, MARKER, Supervisor};
+use agentrun::process::{Activity, ChildEvent, ChildId, Ending, Haste, MARKER, Supervisor};
 
 /// No test waits longer than this for anything.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -183,7 +186,7 @@ impl Running<'_> {
 
 /// True when this very process is not there any more.
 pub fn is_gone(identity: &Identity) -> bool {
-    identity.is_alive() == Liveness::Dead
+    liveness(identity) == Liveness::Dead
 }
 
 /// Waits for a condition.
