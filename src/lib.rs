@@ -6,7 +6,9 @@
 //! | layer | folder | what |
 //! | --- | --- | --- |
 //! | 0 | [`domain`] | pure values and decisions |
+//! | 1 | [`store`] | the durable record: whole transactions, each with its audit events |
 
 pub mod agents;
 pub mod domain;
 pub mod process;
+pub mod store;
