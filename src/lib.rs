@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | 0 | [`domain`] | pure values and decisions |
 //! | 1 | [`git`] | the user's repository and the copy that a run works in, through libgit2 |
+//! | 1 | [`store`] | the durable record: whole transactions, each with its audit events |
 
 pub mod agents;
 pub mod artifacts;
@@ -16,3 +17,4 @@ pub mod git;
 pub mod process;
 pub mod report;
 pub mod yaml;
+pub mod store;
