@@ -202,3 +202,27 @@ proptest! {
         }
     }
 }
+
+/// What people write every day must not fall between the two parsers.
+#[test]
+fn ordinary_yaml_is_read_by_both_parsers_alike() {
+    let block = "text: |\n  one\n   two\n\n  three\nfold: >-\n  a\n  b\n\n  c\nkeep: |+\n  x\n\nstrip: |-\n  y\nplain: several\n  lines here # c\n\nquoted: \"a\\tb \\\n  c\"\nsingle: 'it''s\n  two'\nurl: http://a.b:80/c?d=e#f\ntime: 12:30:45\nhash: a#b\nq: 'x: y'\nempty: ''\nnested:\n- a\n-   - b\n    - c\n- k: v\n  l: w\nflow: {a: [1, 2.50, -3], \"b\": ~x, c: {d: e}}\n";
+    for text in
+        [block.to_owned(), block.replace('\n', "\r\n"), block.trim_end().to_owned(), format!("---\n{block}...\n")]
+    {
+        let doc = Document::read("f", text.as_bytes()).unwrap();
+        let map: BTreeMap<String, serde_json::Value> = doc.deserialize().unwrap();
+        assert_eq!(map["text"], "one\n two\n\nthree\n");
+        assert_eq!(map["fold"], "a b\nc");
+        assert_eq!((map["plain"].as_str(), map["hash"].as_str()), (Some("several lines here"), Some("a#b")));
+        assert_eq!(doc.text(&["flow".into(), "a".into(), 1.into()]), Some("2.50"));
+    }
+    let last = Document::read("f", b"a: |\n  no line end").unwrap();
+    assert_eq!(last.deserialize::<BTreeMap<String, String>>().unwrap()["a"], "no line end\n");
+}
+
+#[test]
+fn f88_a_text_that_two_parsers_read_differently_is_refused() {
+    // One parser sees the text `?x` here, the other a map with the key `x`.
+    assert!(refused(b"a: [?x]\n").to_string().starts_with("f.yml:1:5: this can be read in two ways"));
+}

@@ -192,6 +192,7 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
             "4:9: rule `a` exists already (automation-policy.yml:3:9)",
         ),
         ("version: v1\nrules: [{ id: a, deny: x, when: { b: { c: d } } }]\n", "expected a value or a list of values"),
+        ("version: v1\nrules: [{ id: a, deny: x, when: { b: [] } }]\n", "a condition without a value never holds"),
         (
             "version: v1\nrules: [{ id: a, deny: x, approval: { expires: 5m } }]\n",
             "2:27: `approval` belongs to a rule with approve, not deny",

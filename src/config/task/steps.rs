@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::check::{env_name, inner_glob, inner_path, join, refused, refused_key};
 use super::super::error::ConfigError;
-use super::super::fields::TextOr;
-use super::super::policy::TextOrList;
+use super::super::fields::{TextOr, TextOrList};
 use super::raw::{RawArtifact, RawSendBack, RawStep};
 use super::{TaskContext, agent, graph, keys, limits};
 use crate::domain::ids::StepKey;
@@ -36,7 +35,7 @@ pub(super) fn steps(
     for (i, step) in raw.into_iter().enumerate() {
         let step = match step {
             TextOr::Text(kind) => RawStep { kind, ..RawStep::default() },
-            TextOr::Other(step) => step,
+            TextOr::Keys(step) => step,
         };
         steps.push(one(doc, i, step, context)?);
     }
@@ -96,14 +95,14 @@ fn body(
 fn command(doc: &Document, at: &[Seg<'_>], raw: TextOrList) -> Result<CommandLine, ConfigError> {
     let at = join(at, "run");
     match raw {
-        TextOr::Text(line) => {
+        TextOrList::Text(line) => {
             check_text(&line).map_err(|message| refused(doc, &at, message))?;
             if line.trim().is_empty() {
                 return Err(refused(doc, &at, "`run` is empty"));
             }
             Ok(CommandLine::Shell(line))
         }
-        TextOr::Other(list) => {
+        TextOrList::List(list) => {
             if list.first().is_none_or(|program| program.trim().is_empty()) {
                 return Err(refused(doc, &at, "`run` must name a program"));
             }
@@ -146,7 +145,7 @@ fn artifacts(doc: &Document, at: &[Seg<'_>], raw: &[TextOr<RawArtifact>]) -> Res
     let one = |(i, artifact): (usize, &TextOr<RawArtifact>)| {
         let (text, optional) = match artifact {
             TextOr::Text(glob) => (glob, false),
-            TextOr::Other(artifact) => (&artifact.glob, artifact.optional),
+            TextOr::Keys(artifact) => (&artifact.glob, artifact.optional),
         };
         let glob = inner_glob(text).map_err(|message| refused(doc, &join(&at, i), message))?;
         Ok(ArtifactSpec { glob, optional })
