@@ -204,6 +204,7 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
         ("version: a b\n", "1:10: `a b` is no version"),
         ("version: built-in\n", "1:10: `built-in` is reserved"),
         ("env: [A]\n", "1:1: missing key `version`"),
+        ("verison: v1\n", "1:1: unknown key `verison`; did you mean `version`?"),
     ];
     for (text, expected) in rows {
         let error = load(text).unwrap_err();

@@ -18,6 +18,9 @@ use crate::yaml::{Document, Seg, nearest};
 /// How often a failed check sends its agent back, where the task does not say.
 pub(super) const DEFAULT_ROUNDS: u32 = 2;
 
+/// More steps than any task of a person; checking how they hang together is quadratic.
+const MAX_STEPS: usize = 200;
+
 /// More rounds than this are a typing error.
 const MAX_ROUNDS: u64 = 100;
 
@@ -30,6 +33,13 @@ pub(super) fn steps(
 ) -> Result<Vec<StepSpec>, ConfigError> {
     if raw.is_empty() {
         return Err(refused(doc, &["steps".into()], "a task needs at least one step"));
+    }
+    if raw.len() > MAX_STEPS {
+        return Err(refused(
+            doc,
+            &["steps".into()],
+            format!("a task has at most {MAX_STEPS} steps, not {}", raw.len()),
+        ));
     }
     let mut steps = Vec::new();
     for (i, step) in raw.into_iter().enumerate() {

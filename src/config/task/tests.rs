@@ -230,7 +230,7 @@ const REFUSED_STEPS: &[(&str, &str)] = &[
         "- { kind: command, run: x, artifacts: [ { path: a } ] }\n",
         "unknown key `path` in steps[0].artifacts[0]; known are glob, optional",
     ),
-    ("- { kind: command, run: x, artifacts: [ { glob: a, optional: yes } ] }\n", "expected a boolean"),
+    ("- { kind: command, run: x, artifacts: [ { glob: a, optional: yes } ] }\n", "expected true or false"),
     ("- { kind: command, run: x, artifacts: [ /a ] }\n", "4:41: `/a` must be relative"),
     ("- { kind: command, run: x, timeout: 90 }\n", "4:37: steps[0].timeout: `90` is not a time such as 90s, 15m or 2h"),
 ];
@@ -246,6 +246,17 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
         assert!(shown.starts_with("tasks/t.yml:") && error.excerpt().is_some(), "{shown}");
         assert_eq!(error.code(), Code::ConfigInvalid);
     }
+}
+
+#[test]
+fn f88_many_steps_are_refused_fast() {
+    let begin = std::time::Instant::now();
+    let chain =
+        |n: usize| (0..n).map(|i| format!("- {{ kind: command, run: x, key: k{i} }}\n")).collect::<Vec<_>>().concat();
+    let error = load(&with_steps(&chain(6000))).unwrap_err().to_string();
+    assert!(error.contains("a task has at most 200 steps, not 6000"), "{error}");
+    load(&with_steps(&chain(200))).unwrap();
+    assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -332,6 +343,10 @@ fn the_command_line_overrides_agent_and_inputs() {
         assert_eq!(error.code(), Code::Usage);
         assert!(error.to_string().starts_with("--agent: ") && error.to_string().contains(expected), "{error}");
     }
+    let mut given = Overrides::default();
+    given.add_input("a=b=c").unwrap();
+    assert_eq!(given.inputs["a"], "b=c");
+    assert!(given.add_input("a=d").is_err() && given.add_input("b").is_err());
     for bad in ["a-b", "", "TICKET"] {
         assert_eq!(with(None, &[(bad, "x")]).unwrap_err().code(), Code::Usage, "{bad}");
     }
