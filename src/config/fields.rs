@@ -106,13 +106,14 @@ pub(super) fn unknown_word<'a>(text: &str, words: impl Iterator<Item = &'a str> 
     }
 }
 
-/// A text, or something with a structure.
+/// A text, or the longer form with keys. A list is refused: serde would fill the keys from it in the order in which we
+/// happen to declare them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TextOr<T> {
     /// A text.
     Text(String),
-    /// The structure.
-    Other(T),
+    /// The longer form.
+    Keys(T),
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
@@ -122,28 +123,77 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
             type Value = TextOr<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or the longer form of the documentation")
+                f.write_str("a text, or the longer form with keys")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
                 Ok(TextOr::Text(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(SeqAccessDeserializer::new(items)).map(TextOr::Other)
-            }
-
             fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(entries)).map(TextOr::Other)
+                T::deserialize(MapAccessDeserializer::new(entries)).map(TextOr::Keys)
             }
         }
         deserializer.deserialize_any(Either(PhantomData))
     }
 }
 
-/// A condition of a rule: one value or several. What it is comes from the tree, which keeps the text; this checks the shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Condition;
+/// A command: a text for the shell, or a list that runs as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TextOrList {
+    /// A text.
+    Text(String),
+    /// A list of texts.
+    List(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for TextOrList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = TextOrList;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TextOrList, E> {
+                Ok(TextOrList::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<TextOrList, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(TextOrList::List)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// The conditions of a rule: each has one value or several. What they are comes from the tree, which keeps the texts; this
+/// checks their shape.
+#[derive(Debug, Default)]
+pub(super) struct Conditions;
+
+impl<'de> Deserialize<'de> for Conditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+        impl<'de> Visitor<'de> for Shape {
+            type Value = Conditions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("conditions such as `environment: production`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Conditions, A::Error> {
+                while entries.next_entry::<String, Condition>()?.is_some() {}
+                Ok(Conditions)
+            }
+        }
+        deserializer.deserialize_map(Shape)
+    }
+}
+
+struct Condition;
 
 impl<'de> Deserialize<'de> for Condition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -176,8 +226,15 @@ impl<'de> Deserialize<'de> for Condition {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Condition, A::Error> {
-                while items.next_element::<String>()?.is_some() {}
-                Ok(Condition)
+                let mut count = 0;
+                while items.next_element::<String>()?.is_some() {
+                    count += 1;
+                }
+                if count == 0 {
+                    Err(A::Error::custom("a condition without a value never holds"))
+                } else {
+                    Ok(Condition)
+                }
             }
         }
         deserializer.deserialize_any(Shape)

@@ -95,3 +95,62 @@ fn placed(path: &str, text: &str, first_line: usize, error: &TemplateError) -> C
     let at = Position { file: path.into(), line, column };
     YamlError::new(at, error.to_string(), Some(text)).with_nearest(near).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Prompt, ConfigError> {
+        let inputs = [("ticket".to_owned(), "LOGIN-42".to_owned())].into();
+        load_prompt("prompts/fix.md", text.as_bytes(), &PromptValues::sample(&inputs))
+    }
+
+    #[test]
+    fn the_documented_prompt_is_read_and_rendered() {
+        let text = include_str!("../../tests/fixtures/config/prompts/fix.md");
+        let prompt = load(text).unwrap();
+        assert_eq!((prompt.version.as_str(), prompt.path.as_str()), ("v2.4.0", "prompts/fix.md"));
+        assert_eq!(prompt.sha256, Sha256Hash::of(text.as_bytes()).hex(), "of the whole file");
+        let values = PromptValues::sample(&[("ticket".to_owned(), "L".to_owned())].into());
+        assert_eq!(render_prompt(&prompt, &values).unwrap(), "Fix L. Read these first:\n- x\n\n");
+    }
+
+    #[test]
+    fn r_f5_without_a_version_the_text_names_itself() {
+        let plain = load("Fix it.\n").unwrap();
+        assert_eq!(plain.version, format!("sha256-{}", &plain.sha256[..12]));
+        assert_ne!(plain.version, load("Fix it!\n").unwrap().version);
+    }
+
+    #[test]
+    fn a_text_of_the_command_line_is_no_template() {
+        let prompt = prompt_from_text("Explain {{ user.name }} in {% raw");
+        assert_eq!(render_prompt(&prompt, &PromptValues::default()).unwrap(), prompt.template);
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        let rows = [
+            (
+                "---\nversion: v1\n---\na\n{{ inputs.tiket }}\n",
+                "5:4: unknown variable `inputs.tiket`; did you mean `inputs.ticket`?",
+            ),
+            ("{{ run.idd }}", "1:4: unknown variable `run.idd`; did you mean `run.id`?"),
+            ("a\n{% for x in y %}", "2:1: syntax error: unexpected end"),
+            ("a\n\n{{ inputs.ticket | nope }}\n", "3:1: unknown filter"),
+            ("---\nversion: v1\ntext: x\n---\nx", "3:1: unknown key `text`; known are version"),
+            ("---\nversion: a,b\n---\nx", "2:10: `a,b` is no version"),
+            ("---\nversion: sha256-0123456789ab\n---\nx", "2:10: `sha256-0123456789ab` is reserved"),
+            ("---\nversion: v1\nx", "1:1: the front matter has no end"),
+            ("---\n---\nx", "the file is empty"),
+            ("---\nversion: v1\nversion: v2\n---\n", "3:1: duplicate key `version`"),
+        ];
+        for (text, expected) in rows {
+            let shown = load(text).unwrap_err().to_string();
+            assert!(shown.starts_with("prompts/fix.md:") && shown.contains(expected), "{text:?}: {shown}");
+        }
+        for bytes in [&b"\xFF\xFEx"[..], b"", b" \n", b"a\0b", b"\xEF\xBB\xBFx"] {
+            assert!(load_prompt("p", bytes, &PromptValues::default()).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -132,7 +132,7 @@ pub enum When {
     Always,
     /// Only when something before it failed.
     OnFailure,
-    /// When everything it needs succeeded and the expression over inputs, run and steps.<key>.state is true.
+    /// When everything it needs succeeded and the expression over inputs, run and `steps.<key>.state` is true.
     Expression(String),
 }
 

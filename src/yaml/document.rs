@@ -45,8 +45,12 @@ impl Document {
 
     /// The same, also for files that this program wrote.
     pub fn read_with(file: &str, bytes: &[u8], author: Author) -> Result<Self, YamlError> {
-        let text = bytes::text(file, bytes)?;
-        let root = events::tree(file, text, author)?;
+        let mut text = bytes::text(file, bytes)?.to_owned();
+        // A block text that ends with the file keeps its last line end in one parser and not in the other.
+        if !text.ends_with(['\n', '\r']) {
+            text.push('\n');
+        }
+        let root = events::tree(file, &text, author)?;
         Ok(Self { root, texts: BTreeMap::from([(file.into(), text.into())]), pristine: true })
     }
 

@@ -55,7 +55,7 @@ impl YamlError {
     /// An error at a place; `text` is the whole file, for the excerpt.
     pub fn new(position: Position, message: impl Into<String>, text: Option<&str>) -> Self {
         let line = text.and_then(|t| nth_line(t, position.line)).map(ToOwned::to_owned);
-        Self { position, message: message.into(), nearest: None, line }
+        Self { position, message: shown(&message.into()), nearest: None, line }
     }
 
     /// The same error, with the nearest valid name.
@@ -77,6 +77,14 @@ impl YamlError {
         let pad = " ".repeat(number.len());
         Some(format!("{number} | {shown}\n{pad} | {}^", " ".repeat(column - 1)))
     }
+}
+
+/// At most 400 characters, without control characters: a message quotes what stands in a file, and a file must be able
+/// neither to write to a terminal nor to fill it.
+fn shown(message: &str) -> String {
+    let clean = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let short: String = message.chars().take(400).map(clean).collect();
+    if message.chars().nth(400).is_some() { format!("{short}…") } else { short }
 }
 
 /// Lines end as YAML says: `\n`, `\r\n`, `\r`.
@@ -122,5 +130,8 @@ mod tests {
         let (shown, caret) = excerpt.split_once('\n').unwrap();
         assert!(shown.len() < 120 && !excerpt.contains(['\t', '\u{1b}']));
         assert_eq!(shown.as_bytes()[caret.len() - 1], b'x');
+        let message = format!("`\u{1b}[2J{}`", "z".repeat(5000));
+        let error = YamlError::new(Position::start("f"), message, None).to_string();
+        assert!(error.starts_with("f:1:1: `\\u{1b}[2Jzz") && error.chars().count() < 450, "{error}");
     }
 }

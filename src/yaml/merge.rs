@@ -1,6 +1,8 @@
 //! Several files as one document: maps merge by key, the lists that are named append, everything else is replaced by
 //! the later file. Every value keeps the place where it was written.
 
+use std::collections::HashMap;
+
 use super::document::Document;
 use super::node::{Entry, Node, NodeKind};
 
@@ -34,16 +36,17 @@ fn merge(base: Node, over: Node, append: &[&str]) -> Node {
 }
 
 fn merge_entries(mut base: Vec<Entry>, over: Vec<Entry>, append: &[&str]) -> Vec<Entry> {
-    for entry in over {
-        match base.iter().position(|e| e.key == entry.key) {
-            None => base.push(entry),
-            Some(i) => {
-                let Entry { key, value: old, .. } = base[i].clone();
-                let continued = append.contains(&key.as_str());
-                let value = if continued { appended(old, entry.value) } else { merge(old, entry.value, &[]) };
-                base[i] = Entry { key, position: entry.position, value };
-            }
-        }
+    let mut places: HashMap<String, usize> = base.iter().enumerate().map(|(i, e)| (e.key.clone(), i)).collect();
+    for mut entry in over {
+        let Some(place) = places.get(&entry.key).copied() else {
+            places.insert(entry.key.clone(), base.len());
+            base.push(entry);
+            continue;
+        };
+        let old = base[place].value.clone();
+        let continued = append.contains(&entry.key.as_str());
+        entry.value = if continued { appended(old, entry.value) } else { merge(old, entry.value, &[]) };
+        base[place] = entry;
     }
     base
 }

@@ -31,11 +31,16 @@ fn read(text: &str) -> Result<Outer, YamlError> {
 }
 
 fn refused(bytes: &[u8]) -> YamlError {
-    let begin = Instant::now();
-    let result = Document::read("f.yml", bytes).and_then(|d| d.deserialize::<serde_json::Value>());
-    let took = begin.elapsed();
-    assert!(took < Duration::from_millis(250), "F88: {took:?}");
-    match result {
+    let read = || Document::read("f.yml", bytes).and_then(|d| d.deserialize::<serde_json::Value>());
+    let took = |_| {
+        let begin = Instant::now();
+        let _ = read();
+        begin.elapsed()
+    };
+    // The best of three: a busy machine is not what F88 is about.
+    let best = (0..3).map(took).min().unwrap();
+    assert!(best < Duration::from_millis(250), "F88: {best:?}");
+    match read() {
         Err(error) => error,
         Ok(value) => panic!("F88: accepted {:?} as {value}", String::from_utf8_lossy(&bytes[..bytes.len().min(80)])),
     }
@@ -149,8 +154,8 @@ fn wrong_types_and_missing_keys_have_a_place() {
         ("steps: []\n", "f.yml:1:1: missing key `name`"),
         ("name: [x]\n", "f.yml:1:7: name: found list, expected a string"),
         ("name: x\nsteps: {a: b}\n", "f.yml:2:8: steps: found map, expected a list"),
-        ("name: x\nflag: yes\n", "f.yml:2:7: flag: found string \"yes\", expected a boolean"),
-        ("name: x\nflag: 1\n", "f.yml:2:7: flag: found integer `1`, expected a boolean"),
+        ("name: x\nflag: yes\n", "f.yml:2:7: flag: found string \"yes\", expected true or false"),
+        ("name: x\nflag: 1\n", "f.yml:2:7: flag: found integer `1`, expected true or false"),
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), expected);
     }
@@ -201,4 +206,28 @@ proptest! {
             Err(e) => prop_assert!(e.message.contains("in quotes"), "{}\n{}", e, text),
         }
     }
+}
+
+/// What people write every day must not fall between the two parsers.
+#[test]
+fn ordinary_yaml_is_read_by_both_parsers_alike() {
+    let block = "text: |\n  one\n   two\n\n  three\nfold: >-\n  a\n  b\n\n  c\nkeep: |+\n  x\n\nstrip: |-\n  y\nplain: several\n  lines here # c\n\nquoted: \"a\\tb \\\n  c\"\nsingle: 'it''s\n  two'\nurl: http://a.b:80/c?d=e#f\ntime: 12:30:45\nhash: a#b\nq: 'x: y'\nempty: ''\nnested:\n- a\n-   - b\n    - c\n- k: v\n  l: w\nflow: {a: [1, 2.50, -3], \"b\": ~x, c: {d: e}}\n";
+    for text in
+        [block.to_owned(), block.replace('\n', "\r\n"), block.trim_end().to_owned(), format!("---\n{block}...\n")]
+    {
+        let doc = Document::read("f", text.as_bytes()).unwrap();
+        let map: BTreeMap<String, serde_json::Value> = doc.deserialize().unwrap();
+        assert_eq!(map["text"], "one\n two\n\nthree\n");
+        assert_eq!(map["fold"], "a b\nc");
+        assert_eq!((map["plain"].as_str(), map["hash"].as_str()), (Some("several lines here"), Some("a#b")));
+        assert_eq!(doc.text(&["flow".into(), "a".into(), 1.into()]), Some("2.50"));
+    }
+    let last = Document::read("f", b"a: |\n  no line end").unwrap();
+    assert_eq!(last.deserialize::<BTreeMap<String, String>>().unwrap()["a"], "no line end\n");
+}
+
+#[test]
+fn f88_a_text_that_two_parsers_read_differently_is_refused() {
+    // One parser sees the text `?x` here, the other a map with the key `x`.
+    assert!(refused(b"a: [?x]\n").to_string().starts_with("f.yml:1:5: this can be read in two ways"));
 }

@@ -48,7 +48,10 @@ fn reworded(message: &str) -> (String, Option<String>) {
         let known = if near.is_some() { String::new() } else { format!("; known are {}", expected.join(", ")) };
         return (format!("unknown key `{name}`{place}{known}"), near);
     }
-    let message = message.replace("missing field", "missing key").replace("a sequence", "a list");
+    let message = message
+        .replace("missing field", "missing key")
+        .replace("a sequence", "a list")
+        .replace("a boolean", "true or false");
     (message.replace("invalid type: ", "found ").replace("sequence", "list"), None)
 }
 

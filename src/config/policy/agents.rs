@@ -42,7 +42,7 @@ fn agent(doc: &Document, name: &str, raw: RawAgent, known: Option<&AgentRules>) 
     rules.args = raw.args.unwrap_or_default();
     rules.sandbox = raw.sandbox.map_or(rules.sandbox, |f| f.0);
     rules.home = raw.home.map_or(rules.home, |f| f.0);
-    rules.price = raw.price.map(price);
+    rules.price = raw.price.as_ref().map(price);
     Ok(rules)
 }
 
@@ -107,7 +107,7 @@ pub(super) fn check_env(doc: &Document, at: &[Seg<'_>], names: &[String]) -> Res
 }
 
 /// Without a price of their own, cached tokens cost as much as others: a limit must not be met too late.
-fn price(raw: RawPrice) -> Price {
+fn price(raw: &RawPrice) -> Price {
     let input = raw.input.0.0;
     Price { input, cached: raw.cached.map_or(input, |f| f.0.0), output: raw.output.0.0 }
 }

@@ -27,6 +27,8 @@ pub(super) fn read_all(source: &dyn Source) -> Result<Option<PolicyFiles>, Confi
     };
     let mut reader = Reader { source, sources: Vec::new(), open: Vec::new() };
     let root = Document::read(POLICY_FILE, &bytes)?;
+    // Known keys first: who writes `verison` should read about that.
+    root.deserialize::<RawPolicy>()?;
     // The version names the content as a whole, so the first file has to say it.
     if root.root().entry("version").is_none() {
         return Err(refused(&root, &[], "missing key `version`"));

@@ -21,8 +21,8 @@ use super::fields::Field;
 use super::source::Source;
 pub(in crate::config) use agents::{NOT_YET, not_yet};
 use limits::Clock;
+pub(in crate::config) use raw::RawBudget;
 use raw::RawPolicy;
-pub(in crate::config) use raw::{RawBudget, TextOrList};
 
 /// The policy file of a repository.
 pub const POLICY_FILE: &str = "automation-policy.yml";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::fields::{Condition, Count, Field, Money, Share, Size, TextOr};
+use super::super::fields::{Conditions, Count, Field, Money, Share, Size};
 use crate::domain::budget::{Budget, Limits};
 use crate::domain::policy::{AgentHome, Right, Sandbox};
 use crate::domain::quantity::Millis;
@@ -183,7 +183,7 @@ pub(super) struct RawRule {
     pub(super) allow: Option<String>,
     #[serde(default)]
     #[expect(dead_code, reason = "taken from the tree, which keeps the text; here only its shape is checked")]
-    when: BTreeMap<String, Condition>,
+    when: Conditions,
     pub(super) approval: Option<RawApproval>,
 }
 
@@ -218,6 +218,3 @@ impl RawBudget {
         Budget { attempt, task }
     }
 }
-
-/// A text or a list of texts.
-pub(in crate::config) type TextOrList = TextOr<Vec<String>>;

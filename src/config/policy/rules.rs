@@ -6,7 +6,7 @@ use super::super::check::{join, refused, refused_key};
 use super::super::error::ConfigError;
 use super::raw::{RawApproval, RawRule};
 use crate::domain::policy::{ApprovalTerms, Person, Rule, Verdict};
-use crate::yaml::{Document, Seg, nearest};
+use crate::yaml::{Document, Node, Seg, nearest};
 
 pub(super) fn rules(
     doc: &Document,
@@ -42,7 +42,7 @@ fn one(
     };
     check_action(&action).map_err(|message| refused(doc, &join(at, verdict.to_string().as_str()), message))?;
     let approval = raw.approval.map(|terms| approval(doc, at, verdict, terms, people)).transpose()?;
-    let conditions = doc.find(&join(at, "when")).into_iter().flat_map(|node| node.entries());
+    let conditions = doc.find(&join(at, "when")).into_iter().flat_map(Node::entries);
     let when = conditions.map(|e| (e.key.clone(), e.value.canonical().to_string())).collect();
     Ok(Rule { id: raw.id, verdict, action, when, approval })
 }

@@ -192,6 +192,7 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
             "4:9: rule `a` exists already (automation-policy.yml:3:9)",
         ),
         ("version: v1\nrules: [{ id: a, deny: x, when: { b: { c: d } } }]\n", "expected a value or a list of values"),
+        ("version: v1\nrules: [{ id: a, deny: x, when: { b: [] } }]\n", "a condition without a value never holds"),
         (
             "version: v1\nrules: [{ id: a, deny: x, approval: { expires: 5m } }]\n",
             "2:27: `approval` belongs to a rule with approve, not deny",
@@ -203,6 +204,7 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
         ("version: a b\n", "1:10: `a b` is no version"),
         ("version: built-in\n", "1:10: `built-in` is reserved"),
         ("env: [A]\n", "1:1: missing key `version`"),
+        ("verison: v1\n", "1:1: unknown key `verison`; did you mean `version`?"),
     ];
     for (text, expected) in rows {
         let error = load(text).unwrap_err();

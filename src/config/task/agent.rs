@@ -18,9 +18,9 @@ pub(super) fn of_step(
     context: &TaskContext<'_>,
 ) -> Result<AgentSpec, ConfigError> {
     let at = join(at, "agent");
-    let long = matches!(raw, Some(TextOr::Other(_)));
+    let long = matches!(raw, Some(TextOr::Keys(_)));
     let mut raw = match raw {
-        Some(TextOr::Other(agent)) => agent,
+        Some(TextOr::Keys(agent)) => agent,
         Some(TextOr::Text(name)) => RawAgent { name, ..RawAgent::default() },
         None => RawAgent { name: DEFAULT_AGENT.to_owned(), ..RawAgent::default() },
     };

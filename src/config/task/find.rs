@@ -28,7 +28,7 @@ struct Folder {
 
 /// Finds a task by its id (without regard to case) or by its path.
 pub fn find_task(source: &dyn Source, wanted: &str) -> Result<FoundTask, ConfigError> {
-    if wanted.contains('/') || wanted.ends_with(".yml") || wanted.ends_with(".yaml") {
+    if wanted.contains('/') || is_named(wanted, "yml") || is_named(wanted, "yaml") {
         return by_path(source, wanted);
     }
     let folder = read_folder(source)?;
@@ -44,6 +44,10 @@ pub fn find_task(source: &dyn Source, wanted: &str) -> Result<FoundTask, ConfigE
     }
 }
 
+fn is_named(name: &str, extension: &str) -> bool {
+    std::path::Path::new(name).extension().is_some_and(|e| e == extension)
+}
+
 fn by_path(source: &dyn Source, wanted: &str) -> Result<FoundTask, ConfigError> {
     let path = inner_path(wanted).map_err(|message| ConfigError::not_found(format!("no task file: {message}")))?;
     let bytes = source.read(&path)?.ok_or_else(|| ConfigError::not_found(format!("there is no task file `{path}`")))?;
@@ -52,7 +56,7 @@ fn by_path(source: &dyn Source, wanted: &str) -> Result<FoundTask, ConfigError> 
 
 fn read_folder(source: &dyn Source) -> Result<Folder, ConfigError> {
     let mut folder = Folder::default();
-    for name in source.list(TASKS_FOLDER)?.into_iter().filter(|name| name.ends_with(".yml")) {
+    for name in source.list(TASKS_FOLDER)?.into_iter().filter(|name| is_named(name, "yml")) {
         let path = format!("{TASKS_FOLDER}/{name}");
         match source.read(&path).map(Option::unwrap_or_default) {
             Err(e) => folder.broken.push((FoundTask { path, bytes: Vec::new() }, e)),

@@ -1,6 +1,7 @@
 //! How the steps of a task hang together: unique keys, known needs, no circle, and send-backs that lead back.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::super::check::{join, refused};
 use super::super::error::ConfigError;
@@ -56,22 +57,31 @@ fn known_needs(doc: &Document, index: usize, step: &StepSpec, keys: &[StepKey]) 
 
 /// The steps that must have ended before a step: its needs, their needs and so on.
 pub(super) fn before(steps: &[StepSpec], key: &StepKey) -> BTreeSet<StepKey> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![key];
-    while let Some(key) = open.pop() {
-        for need in steps.iter().filter(|s| s.key == *key).flat_map(|s| &s.needs) {
-            if found.insert(need.clone()) {
-                open.push(need);
+    reached_from(steps, key).into_keys().cloned().collect()
+}
+
+/// Everything that a step needs at any distance, each with the step by which it was reached first. The step itself is
+/// among them when its needs lead in a circle.
+fn reached_from<'s>(steps: &'s [StepSpec], key: &'s StepKey) -> HashMap<&'s StepKey, &'s StepKey> {
+    let by_key: HashMap<&StepKey, &StepSpec> = steps.iter().map(|s| (&s.key, s)).collect();
+    let mut reached = HashMap::new();
+    let mut open = VecDeque::from([key]);
+    while let Some(at) = open.pop_front() {
+        for need in by_key.get(at).into_iter().flat_map(|step| &step.needs) {
+            if let Entry::Vacant(entry) = reached.entry(need) {
+                entry.insert(at);
+                open.push_back(need);
             }
         }
     }
-    found
+    reached
 }
 
 fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
     for (i, step) in steps.iter().enumerate() {
-        if before(steps, &step.key).contains(&step.key) {
-            let way = circle(steps, &step.key).join(" → ");
+        let reached = reached_from(steps, &step.key);
+        if reached.contains_key(&step.key) {
+            let way = circle(&reached, &step.key).join(" → ");
             let at: [Seg<'_>; 3] = ["steps".into(), i.into(), "needs".into()];
             return Err(refused(doc, &at, format!("steps need each other in a circle: {way}")));
         }
@@ -79,21 +89,19 @@ fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The circle through a step, for the message: always on to a need from which the step is reached again.
-fn circle<'s>(steps: &'s [StepSpec], key: &'s StepKey) -> Vec<&'s str> {
-    let mut way = vec![key];
+/// The shortest circle through a step, for the message.
+fn circle<'s>(reached: &HashMap<&'s StepKey, &'s StepKey>, key: &'s StepKey) -> Vec<&'s str> {
+    let mut way = vec![key.as_str()];
     let mut at = key;
-    while way.len() <= steps.len() {
-        let needs = steps.iter().filter(|s| s.key == *at).flat_map(|s| &s.needs);
-        let mut leading = needs.filter(|n| *n == key || (!way.contains(n) && before(steps, n).contains(key)));
-        let Some(next) = leading.next() else { break };
-        way.push(next);
-        at = next;
+    while let Some(earlier) = reached.get(at) {
+        way.push(earlier.as_str());
+        at = earlier;
         if at == key {
             break;
         }
     }
-    way.into_iter().map(StepKey::as_str).collect()
+    way.reverse();
+    way
 }
 
 /// A check sends back to an agent step that it comes after: anything else would repeat work that did not fail, or never

@@ -6,7 +6,7 @@ use super::super::error::ConfigError;
 use super::super::fields::unknown_word;
 use crate::domain::machine::Word as _;
 use crate::domain::task::StepKind;
-use crate::yaml::{Document, Seg, nearest};
+use crate::yaml::{Document, Node, NodeKind, Seg, nearest};
 
 /// Kinds that the documentation names and this version does not run.
 const NOT_YET: &[&str] = &["release", "deploy", "verify", "action", "approval"];
@@ -25,12 +25,12 @@ fn own_keys(kind: StepKind) -> &'static [&'static str] {
 
 /// Checks kinds and keys of all steps.
 pub(super) fn check(doc: &Document) -> Result<(), ConfigError> {
-    let steps = doc.find(&["steps".into()]).map_or(&[][..], |node| node.items());
+    let steps = doc.find(&["steps".into()]).map_or(&[][..], Node::items);
     for (i, step) in steps.iter().enumerate() {
         let at: [Seg<'_>; 2] = ["steps".into(), i.into()];
         match step.text() {
             Some(word) => drop(kind(word).map_err(|message| refused(doc, &at, message))?),
-            None if step.entries().is_empty() => {}
+            None if !matches!(step.kind, NodeKind::Map(_)) => {}
             None => keys(doc, &at)?,
         }
     }
@@ -45,7 +45,7 @@ fn keys(doc: &Document, at: &[Seg<'_>]) -> Result<(), ConfigError> {
     })?;
     let kind = kind(word).map_err(|message| refused(doc, &kind_at, message))?;
     let allowed: Vec<&str> = COMMON.iter().chain(own_keys(kind)).copied().collect();
-    for entry in doc.find(at).into_iter().flat_map(|node| node.entries()) {
+    for entry in doc.find(at).into_iter().flat_map(Node::entries) {
         let key = entry.key.as_str();
         if allowed.contains(&key) {
             continue;

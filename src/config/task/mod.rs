@@ -40,6 +40,18 @@ pub struct Overrides {
     pub inputs: BTreeMap<String, String>,
 }
 
+impl Overrides {
+    /// Takes one `--input` of the command line.
+    pub fn add_input(&mut self, text: &str) -> Result<(), ConfigError> {
+        let wrong = |message: String| ConfigError::option("--input", message);
+        let (name, value) = text.split_once('=').ok_or_else(|| wrong(format!("`{text}` is not name=value")))?;
+        match self.inputs.insert(name.to_owned(), value.to_owned()) {
+            None => Ok(()),
+            Some(_) => Err(wrong(format!("`{name}` is given twice"))),
+        }
+    }
+}
+
 /// What a task is read against.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskContext<'a> {

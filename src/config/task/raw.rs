@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::fields::{Count, Field, TextOr};
-use super::super::policy::{RawBudget, TextOrList};
+use super::super::fields::{Count, Field, TextOr, TextOrList};
+use super::super::policy::RawBudget;
 use crate::domain::quantity::Millis;
 use crate::domain::task::{KeepChanges, WhenBusy, WorkspaceKind};
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::check::{env_name, inner_glob, inner_path, join, refused, refused_key};
 use super::super::error::ConfigError;
-use super::super::fields::TextOr;
-use super::super::policy::TextOrList;
+use super::super::fields::{TextOr, TextOrList};
 use super::raw::{RawArtifact, RawSendBack, RawStep};
 use super::{TaskContext, agent, graph, keys, limits};
 use crate::domain::ids::StepKey;
@@ -18,6 +17,9 @@ use crate::yaml::{Document, Seg, nearest};
 
 /// How often a failed check sends its agent back, where the task does not say.
 pub(super) const DEFAULT_ROUNDS: u32 = 2;
+
+/// More steps than any task of a person; checking how they hang together is quadratic.
+const MAX_STEPS: usize = 200;
 
 /// More rounds than this are a typing error.
 const MAX_ROUNDS: u64 = 100;
@@ -32,11 +34,18 @@ pub(super) fn steps(
     if raw.is_empty() {
         return Err(refused(doc, &["steps".into()], "a task needs at least one step"));
     }
+    if raw.len() > MAX_STEPS {
+        return Err(refused(
+            doc,
+            &["steps".into()],
+            format!("a task has at most {MAX_STEPS} steps, not {}", raw.len()),
+        ));
+    }
     let mut steps = Vec::new();
     for (i, step) in raw.into_iter().enumerate() {
         let step = match step {
             TextOr::Text(kind) => RawStep { kind, ..RawStep::default() },
-            TextOr::Other(step) => step,
+            TextOr::Keys(step) => step,
         };
         steps.push(one(doc, i, step, context)?);
     }
@@ -96,14 +105,14 @@ fn body(
 fn command(doc: &Document, at: &[Seg<'_>], raw: TextOrList) -> Result<CommandLine, ConfigError> {
     let at = join(at, "run");
     match raw {
-        TextOr::Text(line) => {
+        TextOrList::Text(line) => {
             check_text(&line).map_err(|message| refused(doc, &at, message))?;
             if line.trim().is_empty() {
                 return Err(refused(doc, &at, "`run` is empty"));
             }
             Ok(CommandLine::Shell(line))
         }
-        TextOr::Other(list) => {
+        TextOrList::List(list) => {
             if list.first().is_none_or(|program| program.trim().is_empty()) {
                 return Err(refused(doc, &at, "`run` must name a program"));
             }
@@ -146,7 +155,7 @@ fn artifacts(doc: &Document, at: &[Seg<'_>], raw: &[TextOr<RawArtifact>]) -> Res
     let one = |(i, artifact): (usize, &TextOr<RawArtifact>)| {
         let (text, optional) = match artifact {
             TextOr::Text(glob) => (glob, false),
-            TextOr::Other(artifact) => (&artifact.glob, artifact.optional),
+            TextOr::Keys(artifact) => (&artifact.glob, artifact.optional),
         };
         let glob = inner_glob(text).map_err(|message| refused(doc, &join(&at, i), message))?;
         Ok(ArtifactSpec { glob, optional })
