@@ -292,6 +292,15 @@ pub fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentError> {
     }
 }
 
+/// A command that ends with 0 when the agent's sandbox works on this machine; `None` when the agent has none. For
+/// `doctor` and before a first run.
+pub fn probe(request: &AgentRequest<'_>) -> Result<Option<AgentCommand>, AgentError> {
+    match request.agent.protocol {
+        Protocol::Codex => codex::probe(request),
+        Protocol::Replay | Protocol::Agentrun | Protocol::Text => Ok(None),
+    }
+}
+
 /// The program that would be started and the arguments that make it print its version; `None` when it has none.
 pub fn version_command(request: &AgentRequest<'_>) -> Result<Option<(PathBuf, Vec<OsString>)>, AgentError> {
     match request.agent.protocol {

@@ -6,15 +6,16 @@
 //! those tries cost no tokens, and the flags for it exist per provider, whose name only the user knows. agentrun's own
 //! retries come minutes apart and are few, so the two do not multiply into a storm.
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use super::super::{AgentCommand, AgentError, AgentRequest};
 use super::{binary, home};
 use crate::domain::machine::Word as _;
+use crate::domain::policy::{AgentHome, Sandbox};
 use crate::process::spec::{PoliteSignal, Stdin};
 
-/// Always there. Each has its reason in `docs/agents/codex.md`; the short form:
+/// Always there.
 const FIXED: &[&str] = &[
     // Nobody is there to answer.
     "-c",
@@ -35,6 +36,9 @@ const FIXED: &[&str] = &[
     "sandbox_workspace_write.exclude_slash_tmp=true",
 ];
 
+/// The key that Codex takes without a login.
+const KEY: &str = "CODEX_API_KEY";
+
 /// Builds the command line: first run, or `resume` with every flag repeated.
 pub(crate) fn command(request: &AgentRequest<'_>) -> Result<AgentCommand, AgentError> {
     for path in [request.workspace, request.prompt_file, request.private_home] {
@@ -49,11 +53,41 @@ pub(crate) fn command(request: &AgentRequest<'_>) -> Result<AgentCommand, AgentE
     Ok(AgentCommand {
         program,
         args: arguments(request)?,
-        env: vec![("CODEX_HOME".into(), home.clone().into()), ("TMPDIR".into(), temp.clone().into())],
+        env: environment(request, &home, &temp),
         folders: vec![home, temp],
         stdin: Stdin::File(request.prompt_file.to_owned()),
         polite: PoliteSignal::Interrupt,
     })
+}
+
+/// A command that ends with 0 when the sandbox works here. A broken one looks like a successful run whose commands all
+/// failed, so it is asked for once, before. `None` when no sandbox is wanted.
+pub(crate) fn probe(request: &AgentRequest<'_>) -> Result<Option<AgentCommand>, AgentError> {
+    if request.rules.sandbox == Sandbox::DangerFullAccess {
+        return Ok(None);
+    }
+    let mode = format!("sandbox_mode={}", request.rules.sandbox.word());
+    // In the private home: this subcommand cannot be told to leave the user's configuration alone.
+    let (home, temp) = (request.private_home.to_owned(), home::temp_folder(request.private_home, request.workspace));
+    home::check(&home, &temp)?;
+    Ok(Some(AgentCommand {
+        program: binary::program(request)?,
+        args: ["sandbox", "-c", &mode, "--", "true"].iter().map(OsString::from).collect(),
+        env: environment(request, &home, &temp),
+        folders: vec![home, temp],
+        stdin: Stdin::Empty,
+        polite: PoliteSignal::Interrupt,
+    }))
+}
+
+fn environment(request: &AgentRequest<'_>, home: &PathBuf, temp: &PathBuf) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = vec![("CODEX_HOME".into(), home.into()), ("TMPDIR".into(), temp.into())];
+    let given = |name: &str| request.env.get(OsStr::new(name)).filter(|value| !value.is_empty());
+    // In a home without a login Codex takes this key, and not the one that everybody sets. The user's login stays as it is.
+    if let (AgentHome::Private, None, Some(key)) = (request.rules.home, given(KEY), given("OPENAI_API_KEY")) {
+        env.push((KEY.into(), key.clone()));
+    }
+    env
 }
 
 fn arguments(request: &AgentRequest<'_>) -> Result<Vec<OsString>, AgentError> {
