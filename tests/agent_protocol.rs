@@ -1,7 +1,5 @@
 //! The agentrun agent protocol (contract §12), read through the same door as every agent.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
-
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

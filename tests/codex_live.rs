@@ -21,6 +21,7 @@ use agentrun::domain::policy::{AgentHome, AgentRules};
 use agentrun::domain::quantity::UtcMs;
 use agentrun::domain::task::{AgentSpec, Protocol};
 use agentrun::process::spec::Stdin;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// A folder of its own, a model server, and what the engine would know.
@@ -159,8 +160,8 @@ impl World {
         self.run_until(session, None)
     }
 
-    /// Runs Codex; kills it when the file `kill_at` appears.
-    fn run_until(&self, session: Option<&str>, kill_at: Option<&str>) -> Seen {
+    /// Runs Codex; sends it the signal when the file appears.
+    fn run_until(&self, session: Option<&str>, stop: Option<(&str, Signal)>) -> Seen {
         let agent = self.agent();
         let (workspace, repository, prompt) = (self.path(self.workspace), self.path("repo"), self.path("prompt.md"));
         let private_home = self.path("codex-home");
@@ -197,6 +198,7 @@ impl World {
         let (tell, lines) = mpsc::channel();
         std::thread::spawn(move || BufReader::new(stdout).lines().try_for_each(|line| tell.send(line.unwrap())));
         let (mut events, mut text) = (Vec::new(), String::new());
+        let mut sent = false;
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             match lines.recv_timeout(Duration::from_millis(20)) {
@@ -208,7 +210,12 @@ impl World {
                 Err(mpsc::RecvTimeoutError::Timeout) => events.extend(reader.side_files()),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
-            if kill_at.is_some_and(|name| self.path(name).exists()) || Instant::now() > deadline {
+            if let Some((_, signal)) = stop.filter(|(name, _)| !sent && self.path(name).exists()) {
+                let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+                rustix::process::kill_process(pid, signal).unwrap();
+                sent = true;
+            }
+            if Instant::now() > deadline {
                 child.kill().unwrap();
             }
         }
@@ -440,7 +447,7 @@ fn a_limit_that_passes_is_waited_for_by_codex_itself() {
 fn r_w4_a_killed_execution_can_be_continued_and_nothing_is_counted_twice() {
     let mut world = World::new("killed", "slow_then_finish");
     let before = 1;
-    let killed = world.run_until(None, Some("gates/reached"));
+    let killed = world.run_until(None, Some(("gates/reached", Signal::KILL)));
     world.record("killed", &killed);
     assert_eq!(killed.process, ProcessEnd::Signalled { signal: 9 });
     assert_eq!(code(&killed), Some(Code::WorkerCrash));
@@ -462,7 +469,7 @@ fn r_w4_a_killed_execution_can_be_continued_and_nothing_is_counted_twice() {
 #[ignore = "needs the real Codex"]
 fn c4_a_kill_during_a_command_is_no_success() {
     let world = World::new("killed-in-command", "slow_command");
-    let killed = world.run_until(None, Some("repo/reached.txt"));
+    let killed = world.run_until(None, Some(("repo/reached.txt", Signal::KILL)));
     world.record("killed_in_command", &killed);
     assert_eq!((calls(&killed.events), code(&killed)), (1, Some(Code::WorkerCrash)));
 }
@@ -530,6 +537,11 @@ fn scripts_of_the_model_count_once_and_succeed_by_what_is_in_them() {
     let seen = world.run(None);
     world.record("code_mode", &seen);
     assert_eq!((calls(&seen.events), code(&seen)), (2, None), "{}", seen.stdout);
+    let mut world = World::new("failing_scripts", "failing_scripts");
+    world.model = "gpt-6.1-sol";
+    let seen = world.run(None);
+    world.record("failing_scripts", &seen);
+    assert_eq!((calls(&seen.events), code(&seen)), (2, Some(Code::AllToolsFailed)), "{}", seen.stdout);
 }
 
 #[test]
@@ -617,4 +629,17 @@ fn fr_d8_a_continued_conversation_works_where_it_is_told_to() {
     world.workspace = "elsewhere";
     assert_eq!(world.run(Some(&id)).end.failure, None);
     assert!(world.path("elsewhere/hello.txt").exists() && !world.path("repo/hello.txt").exists());
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn the_polite_signal_ends_it_at_once_and_the_conversation_goes_on() {
+    let mut world = World::new("interrupted", "slow_command");
+    let seen = world.run_until(None, Some(("repo/reached.txt", Signal::INT)));
+    world.record("interrupted", &seen);
+    assert_eq!((seen.process.clone(), code(&seen)), (ProcessEnd::Exited { code: 1 }, Some(Code::Interrupted)));
+    let id = session(&seen.events);
+    assert_eq!(world.inspect(Some(&id), None).progress, Progress::Continuable);
+    world.change("success");
+    assert_eq!(world.run(Some(&id)).end.failure, None);
 }

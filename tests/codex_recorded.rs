@@ -66,6 +66,13 @@ impl Stage {
         file.write_all(bytes).unwrap();
     }
 
+    /// All session files of a case, whole.
+    fn put(&self, case: &str) {
+        for (name, bytes) in sessions(case) {
+            self.append(&name, &bytes);
+        }
+    }
+
     fn request<'a>(&'a self, session: Option<&'a str>) -> ReaderRequest<'a> {
         let (env, private_home, rules) = (&self.env, self.home.path(), &self.rules);
         ReaderRequest { protocol: Protocol::Codex, session, env, private_home, rules, execution: 1 }
@@ -95,7 +102,9 @@ fn play(case: &str, old_turns: usize) -> (Stage, Vec<AgentEvent>, AgentEnd) {
     }
     let id = (old_turns > 0).then(|| thread(case));
     let mut reader = stage.reader(id.as_deref());
-    rest.iter().for_each(|(name, bytes)| stage.append(name, bytes));
+    for (name, bytes) in &rest {
+        stage.append(name, bytes);
+    }
     let (events, end) = finish(case, reader.as_mut());
     (stage, events, end)
 }
@@ -156,7 +165,9 @@ fn r_r1_every_recorded_end_has_its_code_and_its_count_of_tools() {
         ("http_429_once", 0, None),
         ("no_usage", 0, None),
         ("failing_tools", 2, Some(Code::AllToolsFailed)),
+        ("failing_scripts", 2, Some(Code::AllToolsFailed)),
         ("empty_reply", 0, Some(Code::NoResult)),
+        ("interrupted", 1, Some(Code::Interrupted)),
         ("killed", 1, Some(Code::WorkerCrash)),
         ("killed_in_command", 1, Some(Code::WorkerCrash)),
         ("http_429_forever", 0, Some(Code::RateLimit)),
@@ -272,13 +283,14 @@ fn r_w4_what_an_unseen_execution_left_is_named_as_the_live_reader_named_it() {
 fn r_w4_only_a_turn_that_was_over_is_finished() {
     let progress = |case: &str, started_at| {
         let stage = Stage::new();
-        sessions(case).iter().for_each(|(name, bytes)| stage.append(name, bytes));
+        stage.put(case);
         stage.inspect(Some(&thread(case)), started_at).progress
     };
     let Progress::Finished(end) = progress("success", None) else { panic!("not finished") };
     assert_eq!((end.result.as_deref(), end.failure), (Some("Done: hello.txt created."), None));
     assert_eq!(progress("killed", None), Progress::Continuable);
     assert_eq!(progress("killed_in_command", None), Progress::Continuable);
+    assert_eq!(progress("interrupted", None), Progress::Continuable);
     for (case, code) in [("http_401", Code::AuthFailed), ("empty_reply", Code::NoResult)] {
         let Progress::Finished(end) = progress(case, None) else { panic!("{case}: not finished") };
         assert_eq!(end.failure.map(|f| f.code), Some(code), "{case}");
@@ -320,7 +332,7 @@ fn a_clock_that_runs_out_in_a_command_is_a_tool_timeout() {
     let timeout = ProcessEnd::TimedOut { layer: TimeoutLayer::Idle };
     for (case, code) in [("killed_in_command", Code::ToolTimeout), ("killed", Code::ModelTimeout)] {
         let stage = Stage::new();
-        sessions(case).iter().for_each(|(name, bytes)| stage.append(name, bytes));
+        stage.put(case);
         let mut reader = stage.reader(None);
         read(case, "stdout.jsonl").lines().for_each(|line| drop(reader.stdout_line(line.as_bytes())));
         assert_eq!(reader.finish(&timeout, "").failure.map(|f| f.code), Some(code), "{case}");
@@ -375,8 +387,8 @@ proptest! {
         for (name, mut bytes) in sessions(case) {
             let place = at.index(bytes.len());
             bytes[place] ^= flip;
+            bytes.extend(noise.concat());
             stage.append(&name, &bytes);
-            noise.iter().for_each(|line| stage.append(&name, line));
         }
         reader.side_files();
         reader.finish(&ProcessEnd::Exited { code: i32::from(flip) }, &String::from_utf8_lossy(&noise.concat()));

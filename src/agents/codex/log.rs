@@ -191,7 +191,8 @@ fn outcome(tool: &str, text: &str) -> Option<bool> {
     if let Some(code) = code {
         return Some(code.trim() == "0");
     }
-    let refused = ["unsupported call", "failed to parse function arguments", "apply_patch verification failed"];
+    let refused =
+        ["unsupported call", "failed to parse function arguments", "apply_patch verification failed", "Script failed"];
     if refused.iter().any(|begin| text.starts_with(begin)) || text.starts_with("aborted") {
         return Some(false);
     }
@@ -215,6 +216,8 @@ mod tests {
         assert_eq!(outcome("no_such_tool", "unsupported call: no_such_tool"), Some(false));
         assert_eq!(outcome("exec_command", "exec_command failed: denied"), Some(false));
         assert_eq!(outcome("get_goal", "{\"goal\":null}"), None);
+        assert_eq!(outcome("exec", "Script failed\nWall time 0.0 seconds\nOutput:\n"), Some(false));
+        assert_eq!(outcome("exec", "Script completed\nWall time 0.0 seconds\nOutput:\n"), None);
     }
 
     #[test]
