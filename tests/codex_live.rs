@@ -397,6 +397,8 @@ fn fr_d4_an_unknown_conversation_is_lost_and_costs_nothing() {
 fn each_failure_of_a_provider_has_its_code() {
     let table = [
         ("http_429_forever", Code::RateLimit),
+        ("http_429_quota", Code::QuotaExceeded),
+        ("http_400", Code::ValidationError),
         ("http_401", Code::AuthFailed),
         ("http_403", Code::PermissionDenied),
         ("http_404_model", Code::ResourceNotFound),

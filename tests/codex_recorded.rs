@@ -174,6 +174,8 @@ fn r_r1_every_recorded_end_has_its_code_and_its_count_of_tools() {
         ("rate_limit_told", 0, Some(Code::RateLimit)),
         ("quota_with_reset", 0, Some(Code::RateLimit)),
         ("quota", 0, Some(Code::QuotaExceeded)),
+        ("http_429_quota", 0, Some(Code::QuotaExceeded)),
+        ("http_400", 0, Some(Code::ValidationError)),
         ("http_401", 0, Some(Code::AuthFailed)),
         ("http_403", 0, Some(Code::PermissionDenied)),
         ("http_404_model", 0, Some(Code::ResourceNotFound)),
@@ -325,6 +327,22 @@ fn a_response_id_that_comes_again_is_another_response() {
     });
     stage.append(&name, text.collect::<String>().as_bytes());
     assert_eq!(usage(&stage.inspect(Some(&thread("resume")), None).events), handed_out("resume"));
+}
+
+#[test]
+fn f46_an_impossible_figure_is_estimated_and_said() {
+    for odd in ["-1000", "1e300", "\"many\"", "null"] {
+        let stage = Stage::new();
+        for (name, bytes) in sessions("killed_in_command") {
+            let text = String::from_utf8(bytes).unwrap();
+            let text = text.replace("\"input_tokens\":1000", &format!("\"input_tokens\":{odd}"));
+            stage.append(&name, text.as_bytes());
+        }
+        let seen = stage.inspect(Some(&thread("killed_in_command")), None);
+        assert_eq!(usage(&seen.events), (20_000, 100), "{odd}");
+        let warned = |e: &AgentEvent| matches!(e, AgentEvent::Warning { text } if text.contains("AGENT_USAGE_INVALID"));
+        assert!(seen.events.iter().any(warned), "{odd}");
+    }
 }
 
 #[test]

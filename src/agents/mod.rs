@@ -8,7 +8,7 @@
 //! | [`agentrun_protocol`] | JSON lines of our own, for any program |
 //! | [`replay`] | plays a recording in that protocol |
 //! | [`text`] | standard output is the answer |
-//! | `endings`, `tools`, `tail`, `wording` | what they share: the verdict, the tally of tool calls, growing files, foreign texts |
+//! | `endings`, `tools`, `figures`, `tail`, `wording` | what they share: the verdict, the tally of tool calls, believable numbers, growing files, foreign texts |
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,6 +25,7 @@ use crate::process::spec::{PoliteSignal, Stdin};
 pub mod agentrun_protocol;
 pub mod codex;
 mod endings;
+mod figures;
 mod program;
 pub mod replay;
 mod tail;
