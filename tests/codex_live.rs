@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -223,7 +224,7 @@ impl World {
         events.extend(reader.side_files());
         let process = match status.code() {
             Some(code) => ProcessEnd::Exited { code },
-            None => ProcessEnd::Signalled { signal: 9 },
+            None => ProcessEnd::Signalled { signal: status.signal().unwrap() },
         };
         let stderr = fs::read_to_string(&stderr_file).unwrap();
         let end = reader.finish(&process, &stderr);
@@ -469,7 +470,7 @@ fn r_w4_a_killed_execution_can_be_continued_and_nothing_is_counted_twice() {
 
 #[test]
 #[ignore = "needs the real Codex"]
-fn c4_a_kill_during_a_command_is_no_success() {
+fn fr_c4_a_kill_during_a_command_is_no_success() {
     let world = World::new("killed-in-command", "slow_command");
     let killed = world.run_until(None, Some(("repo/reached.txt", Signal::KILL)));
     world.record("killed_in_command", &killed);
@@ -644,4 +645,36 @@ fn the_polite_signal_ends_it_at_once_and_the_conversation_goes_on() {
     assert_eq!(world.inspect(Some(&id), None).progress, Progress::Continuable);
     world.change("success");
     assert_eq!(world.run(Some(&id)).end.failure, None);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn r_r2_an_agent_that_is_sent_back_corrects_itself_in_the_same_conversation() {
+    let world = World::new("sent_back", "qa_fixed_on_second_round");
+    let answer = || fs::read_to_string(world.path("repo/answer.txt")).unwrap();
+    let first = world.run(None);
+    assert_eq!((first.end.failure, answer().as_str()), (None, "41\n"));
+    fs::write(world.path("prompt.md"), "The check is red: expected 42, found 41.\n").unwrap();
+    let second = world.run(Some(&session(&first.events)));
+    assert_eq!((second.end.failure, answer().as_str()), (None, "42\n"));
+    let handed_over =
+        world.calls().iter().filter(|call| call["last_input"].as_str().unwrap().contains("check is red")).count();
+    assert_eq!(handed_over, 1);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn fr_a1_an_agent_that_never_answers_is_stopped_by_the_polite_signal() {
+    let world = World::new("hang", "hang_request");
+    let seen = world.run_until(None, Some(("gates/reached", Signal::INT)));
+    assert_eq!(code(&seen), Some(Code::Interrupted), "{:?}", seen.end);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn r_r4_spending_and_calls_are_told_while_the_agent_works() {
+    let world = World::new("endless", "endless_tools");
+    let seen = world.run_until(None, Some(("repo/enough", Signal::INT)));
+    assert!(usage(&seen.events).0 >= 3000 && calls(&seen.events) >= 2, "{}", seen.stdout);
+    assert_eq!(usage(&seen.events), world.handed_out());
 }
