@@ -182,7 +182,7 @@ fn command(agent: &AgentSpec, rules: &AgentRules, session: Option<&str>) -> Resu
     agents::command(&AgentRequest {
         agent,
         rules,
-        workspace: Path::new("/work/run"),
+        workspace: Path::new("/state/work/run"),
         repository: Path::new("/repo"),
         prompt_file: Path::new("/state/prompt.md"),
         session,

@@ -309,7 +309,7 @@ fn session_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Session files hold the agent's whole instructions: the shape is kept, not the prose.
+/// Session files hold the agent's whole instructions and settings: the shape is kept, not the prose.
 fn shortened(line: &str) -> String {
     fn shorten(value: &mut Value) {
         match value {
@@ -322,6 +322,11 @@ fn shortened(line: &str) -> String {
         }
     }
     let Ok(mut value) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
+    let settings = ["world_state", "turn_context"].iter().any(|kind| value["type"] == *kind);
+    if settings || value["payload"]["type"] == "thread_settings_applied" {
+        let kept = ["type", "turn_id", "thread_id", "cwd", "model"];
+        value["payload"].as_object_mut().unwrap().retain(|key, _| kept.contains(&key.as_str()));
+    }
     shorten(&mut value);
     format!("{value}\n")
 }
