@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -21,6 +22,7 @@ use agentrun::domain::policy::{AgentHome, AgentRules};
 use agentrun::domain::quantity::UtcMs;
 use agentrun::domain::task::{AgentSpec, Protocol};
 use agentrun::process::spec::Stdin;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// A folder of its own, a model server, and what the engine would know.
@@ -33,6 +35,8 @@ struct World {
     env: BTreeMap<OsString, OsString>,
     args: Vec<String>,
     model: &'static str,
+    key: &'static str,
+    workspace: &'static str,
 }
 
 /// What one execution of Codex gave.
@@ -73,14 +77,25 @@ impl World {
         let mut env: BTreeMap<OsString, OsString> = env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         env.insert("HOME".into(), root.join("home").into());
         let (server, port) = serve(&root, scenario);
-        Self { root, scenario: scenario.to_owned(), server, port, rules, env, args: Vec::new(), model: "mock-model" }
+        Self {
+            root,
+            scenario: scenario.to_owned(),
+            server,
+            port,
+            rules,
+            env,
+            args: Vec::new(),
+            model: "mock-model",
+            key: "model_providers.mock.env_key=MODEL_KEY",
+            workspace: "repo",
+        }
     }
 
     /// The same folder, another scenario.
     fn change(&mut self, scenario: &str) {
         self.stop_server();
         (self.server, self.port) = serve(&self.root, scenario);
-        self.scenario = scenario.to_owned();
+        scenario.clone_into(&mut self.scenario);
     }
 
     fn stop_server(&mut self) {
@@ -98,7 +113,7 @@ impl World {
             "model_provider=mock",
             "model_providers.mock.name=mock",
             "model_providers.mock.wire_api=responses",
-            "model_providers.mock.env_key=MODEL_KEY",
+            self.key,
             "model_providers.mock.request_max_retries=1",
             "model_providers.mock.stream_max_retries=1",
             &url,
@@ -120,14 +135,36 @@ impl World {
         }
     }
 
+    /// A command of Codex that is not a run.
+    fn probe(&self) -> ProcessEnd {
+        let (agent, home) = (self.agent(), self.path("codex-home"));
+        let workspace = self.path("repo");
+        let request = AgentRequest {
+            agent: &agent,
+            rules: &self.rules,
+            workspace: &workspace,
+            repository: &workspace,
+            prompt_file: &self.path("prompt.md"),
+            session: None,
+            private_home: &home,
+            env: &self.env,
+            own_program: Path::new("/none"),
+        };
+        let command = agents::probe(&request).unwrap().unwrap();
+        command.folders.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+        let mut child = Command::new(&command.program);
+        child.args(&command.args).env_clear().envs(&self.env).envs(command.env).current_dir(&workspace);
+        ProcessEnd::Exited { code: child.stdin(Stdio::null()).status().unwrap().code().unwrap() }
+    }
+
     fn run(&self, session: Option<&str>) -> Seen {
         self.run_until(session, None)
     }
 
-    /// Runs Codex; kills it when the file `kill_at` appears.
-    fn run_until(&self, session: Option<&str>, kill_at: Option<&str>) -> Seen {
+    /// Runs Codex; sends it the signal when the file appears.
+    fn run_until(&self, session: Option<&str>, stop: Option<(&str, Signal)>) -> Seen {
         let agent = self.agent();
-        let (workspace, repository, prompt) = (self.path("repo"), self.path("repo"), self.path("prompt.md"));
+        let (workspace, repository, prompt) = (self.path(self.workspace), self.path("repo"), self.path("prompt.md"));
         let private_home = self.path("codex-home");
         let request = AgentRequest {
             agent: &agent,
@@ -145,6 +182,8 @@ impl World {
         let mut reader = agents::reader(&self.reader_request(session, &private_home));
         command.folders.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
         let Stdin::File(prompt) = &command.stdin else { panic!("no prompt") };
+        // Two executions at once must not share it.
+        let stderr_file = self.path(&format!("stderr-{:?}.txt", std::thread::current().id()));
         let mut child = Command::new(&command.program)
             .args(&command.args)
             .env_clear()
@@ -153,14 +192,15 @@ impl World {
             .current_dir(&workspace)
             .stdin(fs::File::open(prompt).unwrap())
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(self.path("stderr.txt")).unwrap())
+            .stderr(fs::File::create(&stderr_file).unwrap())
             .spawn()
             .unwrap();
         let stdout = child.stdout.take().unwrap();
         let (tell, lines) = mpsc::channel();
         std::thread::spawn(move || BufReader::new(stdout).lines().try_for_each(|line| tell.send(line.unwrap())));
         let (mut events, mut text) = (Vec::new(), String::new());
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut sent = false;
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             match lines.recv_timeout(Duration::from_millis(20)) {
                 Ok(line) => {
@@ -171,7 +211,12 @@ impl World {
                 Err(mpsc::RecvTimeoutError::Timeout) => events.extend(reader.side_files()),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
-            if kill_at.is_some_and(|name| self.path("gates").join(name).exists()) || Instant::now() > deadline {
+            if let Some((_, signal)) = stop.filter(|(name, _)| !sent && self.path(name).exists()) {
+                let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+                rustix::process::kill_process(pid, signal).unwrap();
+                sent = true;
+            }
+            if Instant::now() > deadline {
                 child.kill().unwrap();
             }
         }
@@ -179,9 +224,9 @@ impl World {
         events.extend(reader.side_files());
         let process = match status.code() {
             Some(code) => ProcessEnd::Exited { code },
-            None => ProcessEnd::Signalled { signal: 9 },
+            None => ProcessEnd::Signalled { signal: status.signal().unwrap() },
         };
-        let stderr = fs::read_to_string(self.path("stderr.txt")).unwrap();
+        let stderr = fs::read_to_string(&stderr_file).unwrap();
         let end = reader.finish(&process, &stderr);
         Seen { events, end, process, stdout: text, stderr, args: command.args }
     }
@@ -264,12 +309,12 @@ fn session_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Session files hold the agent's whole instructions: the shape is kept, not the prose.
+/// Session files hold the agent's whole instructions and settings: the shape is kept, not the prose.
 fn shortened(line: &str) -> String {
     fn shorten(value: &mut Value) {
         match value {
             Value::String(text) if text.len() > 300 => {
-                *text = format!("{}…", text.chars().take(200).collect::<String>())
+                *text = format!("{}…", text.chars().take(200).collect::<String>());
             }
             Value::Array(list) => list.iter_mut().for_each(shorten),
             Value::Object(map) => map.values_mut().for_each(shorten),
@@ -277,6 +322,11 @@ fn shortened(line: &str) -> String {
         }
     }
     let Ok(mut value) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
+    let settings = ["world_state", "turn_context"].iter().any(|kind| value["type"] == *kind);
+    if settings || value["payload"]["type"] == "thread_settings_applied" {
+        let kept = ["type", "turn_id", "thread_id", "cwd", "model"];
+        value["payload"].as_object_mut().unwrap().retain(|key, _| kept.contains(&key.as_str()));
+    }
     shorten(&mut value);
     format!("{value}\n")
 }
@@ -353,6 +403,8 @@ fn fr_d4_an_unknown_conversation_is_lost_and_costs_nothing() {
 fn each_failure_of_a_provider_has_its_code() {
     let table = [
         ("http_429_forever", Code::RateLimit),
+        ("http_429_quota", Code::QuotaExceeded),
+        ("http_400", Code::ValidationError),
         ("http_401", Code::AuthFailed),
         ("http_403", Code::PermissionDenied),
         ("http_404_model", Code::ResourceNotFound),
@@ -403,7 +455,7 @@ fn a_limit_that_passes_is_waited_for_by_codex_itself() {
 fn r_w4_a_killed_execution_can_be_continued_and_nothing_is_counted_twice() {
     let mut world = World::new("killed", "slow_then_finish");
     let before = 1;
-    let killed = world.run_until(None, Some("reached"));
+    let killed = world.run_until(None, Some(("gates/reached", Signal::KILL)));
     world.record("killed", &killed);
     assert_eq!(killed.process, ProcessEnd::Signalled { signal: 9 });
     assert_eq!(code(&killed), Some(Code::WorkerCrash));
@@ -423,11 +475,11 @@ fn r_w4_a_killed_execution_can_be_continued_and_nothing_is_counted_twice() {
 
 #[test]
 #[ignore = "needs the real Codex"]
-fn c4_a_kill_during_a_command_is_no_success() {
+fn fr_c4_a_kill_during_a_command_is_no_success() {
     let world = World::new("killed-in-command", "slow_command");
-    let killed = world.run_until(None, Some("reached"));
+    let killed = world.run_until(None, Some(("repo/reached.txt", Signal::KILL)));
     world.record("killed_in_command", &killed);
-    assert_eq!(code(&killed), Some(Code::WorkerCrash));
+    assert_eq!((calls(&killed.events), code(&killed)), (1, Some(Code::WorkerCrash)));
 }
 
 #[test]
@@ -493,6 +545,11 @@ fn scripts_of_the_model_count_once_and_succeed_by_what_is_in_them() {
     let seen = world.run(None);
     world.record("code_mode", &seen);
     assert_eq!((calls(&seen.events), code(&seen)), (2, None), "{}", seen.stdout);
+    let mut world = World::new("failing_scripts", "failing_scripts");
+    world.model = "gpt-6.1-sol";
+    let seen = world.run(None);
+    world.record("failing_scripts", &seen);
+    assert_eq!((calls(&seen.events), code(&seen)), (2, Some(Code::AllToolsFailed)), "{}", seen.stdout);
 }
 
 #[test]
@@ -531,4 +588,98 @@ fn the_users_login_is_used_and_its_configuration_is_not() {
     let seen = world.run(None);
     assert_eq!(seen.end.failure, None, "{}", seen.stderr);
     assert_eq!(session_files(&home.join("sessions")).len(), 1);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn the_sandbox_can_be_asked_for_before_a_run() {
+    assert_eq!(World::new("probe", "chat").probe(), ProcessEnd::Exited { code: 0 });
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn a_private_home_takes_the_key_that_everybody_sets() {
+    let mut world = World::new("key", "chat");
+    world.env.remove(&OsString::from("MODEL_KEY"));
+    world.env.insert("OPENAI_API_KEY".into(), "secret-key".into());
+    world.args = vec!["-c".to_owned(), "model_providers.mock.requires_openai_auth=true".to_owned()];
+    world.key = "model_providers.mock.name=mock";
+    let seen = world.run(None);
+    assert_eq!(seen.end.failure, None, "{}", seen.stderr);
+    assert!(world.calls().iter().all(|call| call["key"] == true));
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn fr_d13_a_conversation_that_another_process_holds_is_busy() {
+    let mut world = World::new("held", "chat");
+    let id = session(&world.run(None).events);
+    world.change("slow_then_finish");
+    std::thread::scope(|scope| {
+        let holder = scope.spawn(|| world.run(Some(&id)));
+        wait_for(&world.path("gates/reached"));
+        let second = world.run(Some(&id));
+        world.record("held", &second);
+        assert_eq!((code(&second), second.end.session), (Some(Code::Busy), SessionFate::Held), "{}", second.stderr);
+        fs::write(world.path("gates/go"), "").unwrap();
+        assert_eq!(holder.join().unwrap().end.failure, None);
+    });
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn fr_d8_a_continued_conversation_works_where_it_is_told_to() {
+    let mut world = World::new("moved", "chat");
+    let id = session(&world.run(None).events);
+    world.change("success");
+    fs::rename(world.path("repo"), world.path("elsewhere")).unwrap();
+    fs::create_dir(world.path("repo")).unwrap();
+    world.workspace = "elsewhere";
+    assert_eq!(world.run(Some(&id)).end.failure, None);
+    assert!(world.path("elsewhere/hello.txt").exists() && !world.path("repo/hello.txt").exists());
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn the_polite_signal_ends_it_at_once_and_the_conversation_goes_on() {
+    let mut world = World::new("interrupted", "slow_command");
+    let seen = world.run_until(None, Some(("repo/reached.txt", Signal::INT)));
+    world.record("interrupted", &seen);
+    assert_eq!((seen.process.clone(), code(&seen)), (ProcessEnd::Exited { code: 1 }, Some(Code::Interrupted)));
+    let id = session(&seen.events);
+    assert_eq!(world.inspect(Some(&id), None).progress, Progress::Continuable);
+    world.change("success");
+    assert_eq!(world.run(Some(&id)).end.failure, None);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn r_r2_an_agent_that_is_sent_back_corrects_itself_in_the_same_conversation() {
+    let world = World::new("sent_back", "qa_fixed_on_second_round");
+    let answer = || fs::read_to_string(world.path("repo/answer.txt")).unwrap();
+    let first = world.run(None);
+    assert_eq!((first.end.failure, answer().as_str()), (None, "41\n"));
+    fs::write(world.path("prompt.md"), "The check is red: expected 42, found 41.\n").unwrap();
+    let second = world.run(Some(&session(&first.events)));
+    assert_eq!((second.end.failure, answer().as_str()), (None, "42\n"));
+    let handed_over =
+        world.calls().iter().filter(|call| call["last_input"].as_str().unwrap().contains("check is red")).count();
+    assert_eq!(handed_over, 1);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn fr_a1_an_agent_that_never_answers_is_stopped_by_the_polite_signal() {
+    let world = World::new("hang", "hang_request");
+    let seen = world.run_until(None, Some(("gates/reached", Signal::INT)));
+    assert_eq!(code(&seen), Some(Code::Interrupted), "{:?}", seen.end);
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn r_r4_spending_and_calls_are_told_while_the_agent_works() {
+    let world = World::new("endless", "endless_tools");
+    let seen = world.run_until(None, Some(("repo/enough", Signal::INT)));
+    assert!(usage(&seen.events).0 >= 3000 && calls(&seen.events) >= 2, "{}", seen.stdout);
+    assert_eq!(usage(&seen.events), world.handed_out());
 }

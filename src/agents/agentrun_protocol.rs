@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::endings::{Said, verdict};
+use super::figures::{Figures, Tokens, complaint};
 use super::tail::Tail;
 use super::tools::Tools;
 use super::wording::{clip, one_line};
@@ -22,11 +23,6 @@ use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
 use crate::process::spec::{PoliteSignal, Stdin};
 
-/// More tokens in one response are no measurement.
-const MOST_TOKENS: u64 = 100_000_000;
-/// What a figure counts that is missing or impossible: the largest believable one of the execution, at least this.
-const ESTIMATE: Metered =
-    Metered { response: String::new(), input: 20_000, cached: 0, output: 4_000, cost_micros: None };
 /// A dollar figure above this is no measurement.
 const MOST_DOLLARS: f64 = 100_000.0;
 /// A longer wait is no measurement: 31 days, the longest quota window.
@@ -101,7 +97,7 @@ pub struct ProtocolReader {
     tools: Tools,
     calls: u64,
     usage: HashMap<String, Metered>,
-    largest: Metered,
+    figures: Figures,
     result: Option<String>,
     failure: Option<Failure>,
     invalid: u64,
@@ -117,7 +113,7 @@ impl ProtocolReader {
             tools: Tools::default(),
             calls: 0,
             usage: HashMap::new(),
-            largest: ESTIMATE,
+            figures: Figures::default(),
             result: None,
             failure: None,
             invalid: 0,
@@ -164,28 +160,10 @@ impl ProtocolReader {
     fn usage(&mut self, value: &Value) -> Vec<AgentEvent> {
         let given = value["response"].as_str().map_or_else(|| format!("#{}", self.usage.len()), |r| clip(r, 256));
         let response = format!("{}/{given}", self.execution);
-        let mut wrong = Vec::new();
-        let mut figure = |key: &str, estimate: u64| {
-            let believable = tokens(&value[key]);
-            if believable.is_none() {
-                wrong.push(format!("{key} {}", one_line(&value[key].to_string(), 40)));
-            }
-            believable.unwrap_or(estimate)
-        };
-        let input = figure("input", self.largest.input);
-        let output = figure("output", self.largest.output);
-        // Cached tokens are cheap: a figure that is not believable counts as none.
-        let mut cached = if value["cached"].is_null() { 0 } else { figure("cached", 0) };
-        if cached > input {
-            wrong.push(format!("cached {cached} of input {input}"));
-            cached = 0;
-        }
+        let Tokens { input, cached, output, mut wrong } =
+            self.figures.judge(&value["input"], &value["cached"], &value["output"]);
         let (cost_micros, cost_is_wrong) = cost(&value["cost_usd"]);
         wrong.extend(cost_is_wrong.then(|| format!("cost_usd {}", one_line(&value["cost_usd"].to_string(), 40))));
-        if wrong.is_empty() {
-            self.largest.input = self.largest.input.max(input);
-            self.largest.output = self.largest.output.max(output);
-        }
         let mut now = Metered { response: response.clone(), input, cached, output, cost_micros };
         if let Some(before) = self.usage.get(&response) {
             let shrunk = now.input < before.input || now.output < before.output;
@@ -196,8 +174,7 @@ impl ProtocolReader {
         let mut events = vec![AgentEvent::Usage(now)];
         if !wrong.is_empty() {
             self.invalid += 1;
-            let text = format!("AGENT_USAGE_INVALID: usage of response {given}: {}", wrong.join(", "));
-            events.push(AgentEvent::Warning { text });
+            events.push(AgentEvent::Warning { text: complaint(&given, &wrong) });
         }
         events
     }
@@ -271,16 +248,6 @@ fn parse(line: &[u8]) -> Option<Value> {
         serde_json::from_str(&text).ok()
     };
     value.or_else(mended).filter(Value::is_object)
-}
-
-/// A believable number of tokens.
-fn tokens(value: &Value) -> Option<u64> {
-    let whole = || {
-        let number = value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n <= 1e15)?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, within 0 and 1e15")]
-        Some(number as u64)
-    };
-    value.as_u64().or_else(whole).filter(|tokens| *tokens <= MOST_TOKENS)
 }
 
 /// A cost in millionths, and whether what was said is not believable. An unknown cost is never 0.

@@ -8,7 +8,7 @@
 //! | [`agentrun_protocol`] | JSON lines of our own, for any program |
 //! | [`replay`] | plays a recording in that protocol |
 //! | [`text`] | standard output is the answer |
-//! | `endings`, `tools`, `tail`, `wording` | what they share: the verdict, the tally of tool calls, growing files, foreign texts |
+//! | `endings`, `tools`, `figures`, `tail`, `wording` | what they share: the verdict, the tally of tool calls, believable numbers, growing files, foreign texts |
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,6 +25,7 @@ use crate::process::spec::{PoliteSignal, Stdin};
 pub mod agentrun_protocol;
 pub mod codex;
 mod endings;
+mod figures;
 mod program;
 pub mod replay;
 mod tail;
@@ -289,6 +290,15 @@ pub fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentError> {
         Protocol::Replay | Protocol::Agentrun => agentrun_protocol::inspect(request),
         // Without the exit code nothing tells whether the text is whole.
         Protocol::Text => Ok(Inspection { events: Vec::new(), progress: Progress::Lost, last_record_at: None }),
+    }
+}
+
+/// A command that ends with 0 when the agent's sandbox works on this machine; `None` when the agent has none. For
+/// `doctor` and before a first run.
+pub fn probe(request: &AgentRequest<'_>) -> Result<Option<AgentCommand>, AgentError> {
+    match request.agent.protocol {
+        Protocol::Codex => codex::probe(request),
+        Protocol::Replay | Protocol::Agentrun | Protocol::Text => Ok(None),
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn classify_sentence(message: &str) -> Failure {
 fn by_status(status: u64) -> Code {
     match status {
         401 => Code::AuthFailed,
+        402 => Code::QuotaExceeded,
         403 => Code::PermissionDenied,
         404 => Code::ResourceNotFound,
         408 | 504 => Code::NetworkTimeout,
@@ -63,7 +64,7 @@ fn by_class(class: &str, message: &str, reset: Option<Millis>) -> Code {
         "session_budget_exceeded" => Code::BudgetExceeded,
         "model_not_found" => Code::ResourceNotFound,
         "unauthorized" => Code::AuthFailed,
-        "bad_request" => Code::ValidationError,
+        "bad_request" | "invalid_prompt" => Code::ValidationError,
         "http_connection_failed" => Code::NetworkTimeout,
         "internal_server_error"
         | "server_overloaded"
@@ -75,12 +76,15 @@ fn by_class(class: &str, message: &str, reset: Option<Millis>) -> Code {
     }
 }
 
-/// `other` is mostly a broken stream, which passes. Two of its sentences would come again at every try.
+/// `other` is mostly a broken stream, which passes. What would come again at every try begins otherwise.
 fn other(message: &str) -> Code {
     if message.starts_with("Missing environment variable") {
         Code::AuthFailed
     } else if message.starts_with("Incomplete response returned") {
         Code::AgentFailed
+    } else if serde_json::from_str::<Value>(message).is_ok_and(|body| body["error"].is_object()) {
+        // Status 400: Codex hands the provider's body on, as it came.
+        Code::ValidationError
     } else {
         Code::TemporaryProviderError
     }
@@ -119,7 +123,11 @@ mod tests {
             (json!({"http_connection_failed": {"http_status_code": 403}}), Code::PermissionDenied),
             (json!({"http_connection_failed": {"http_status_code": 503}}), Code::TemporaryProviderError),
             (json!({"http_connection_failed": {"http_status_code": null}}), Code::NetworkTimeout),
+            (json!({"http_connection_failed": {"http_status_code": 402}}), Code::QuotaExceeded),
+            (json!({"http_connection_failed": {"http_status_code": 422}}), Code::ValidationError),
             (json!("model_not_found"), Code::ResourceNotFound),
+            (json!("invalid_prompt"), Code::ValidationError),
+            (json!("server_overloaded"), Code::TemporaryProviderError),
             (json!("usage_limit_exceeded"), Code::QuotaExceeded),
             (json!("rate_limit_exceeded"), Code::RateLimit),
             (json!("internal_server_error"), Code::TemporaryProviderError),
@@ -139,6 +147,15 @@ mod tests {
         let failure = classify(&json!("a_class_of_tomorrow"), "429 rate limit, try again in 5s", None);
         assert_eq!((failure.code, failure.retry_after), (Code::AgentFailed, None));
         assert_eq!(classify_sentence("the file says: unexpected status 401").code, Code::AgentFailed);
+    }
+
+    #[test]
+    fn other_passes_unless_it_would_come_again() {
+        let code = |message: &str| classify(&json!("other"), message, None).code;
+        assert_eq!(code("stream disconnected before completion: x"), Code::TemporaryProviderError);
+        assert_eq!(code("Missing environment variable: `KEY`."), Code::AuthFailed);
+        assert_eq!(code(r#"{"error": {"message": "Bad."}}"#), Code::ValidationError);
+        assert_eq!(code("Incomplete response returned, reason: max_output_tokens"), Code::AgentFailed);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Files {
 
     /// Everything that stands in any file by now belongs to earlier executions.
     pub(crate) fn forget_the_past(&mut self) {
-        let files = self.days().into_iter().flat_map(|day| files_in(&day));
+        let files = self.days(None).into_iter().flat_map(|day| files_in(&day));
         let sizes = files.filter_map(|path| Some((path.clone(), path.metadata().ok()?.len())));
         self.sizes_before = sizes.collect();
     }
@@ -90,7 +90,7 @@ impl Files {
     fn main_file(&self) -> Option<PathBuf> {
         let end = format!("-{}.jsonl", self.thread.as_ref()?);
         let is_it = |path: &PathBuf| name(path).ends_with(&end);
-        self.days().into_iter().find_map(|day| files_in(&day).find(is_it))
+        self.days(None).into_iter().find_map(|day| files_in(&day).find(is_it))
     }
 
     fn add(&mut self, path: PathBuf, role: Role) {
@@ -119,7 +119,7 @@ impl Files {
         let (Some(main), Some(family)) = (self.followed.first(), self.family.clone()) else { return false };
         let (main_day, main_name) = (main.tail.path().parent().map(Path::to_owned), name(main.tail.path()));
         let known: HashSet<&Path> = self.followed.iter().map(|f| f.tail.path()).collect();
-        let days = self.days().into_iter().filter(|day| Some(day.as_path()) >= main_day.as_deref());
+        let days = self.days(main_day.as_deref()).into_iter();
         // Names begin with the time, so earlier files cannot be children.
         let later = days.flat_map(|day| files_in(&day)).filter(|path| name(path) > main_name);
         let fresh = later.filter(|path| !known.contains(path.as_path()) && !self.foreign.contains(path));
@@ -152,14 +152,19 @@ impl Files {
             }
             _ => None,
         };
-        let mut threads = self.days().into_iter().flat_map(|day| files_in(&day)).filter_map(fits);
+        let mut threads = self.days(None).into_iter().flat_map(|day| files_in(&day)).filter_map(fits);
         threads.next().filter(|_| threads.next().is_none())
     }
 
-    /// `sessions/YYYY/MM/DD`, the latest first.
-    fn days(&self) -> Vec<PathBuf> {
-        let below = |dirs: Vec<PathBuf>| dirs.iter().flat_map(|dir| entries(dir)).filter(|p| p.is_dir()).collect();
-        let mut days: Vec<PathBuf> = (0..3).fold(vec![self.sessions.clone()], |dirs, _| below(dirs));
+    /// `sessions/YYYY/MM/DD`, the latest first, none before `from`. Years and months that are over are not opened: a user's
+    /// home can hold thousands of files.
+    fn days(&self, from: Option<&Path>) -> Vec<PathBuf> {
+        let level = |dirs: Vec<PathBuf>, depth: usize| -> Vec<PathBuf> {
+            let first = from.and_then(|day| day.ancestors().nth(2 - depth));
+            let below = dirs.iter().flat_map(|dir| entries(dir));
+            below.filter(|dir| first.is_none_or(|first| dir.as_path() >= first) && dir.is_dir()).collect()
+        };
+        let mut days = (0..3).fold(vec![self.sessions.clone()], level);
         days.sort_unstable_by(|a, b| b.cmp(a));
         days
     }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::figures::{Figures, Tokens, complaint};
 use super::super::tools::Tools;
 use super::errors::classify;
 use super::record::{Fact, Record, Reply};
@@ -76,6 +77,7 @@ pub(crate) struct Log {
     role: Role,
     seen: HashMap<String, u32>,
     open: HashMap<String, Open>,
+    figures: Figures,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,7 @@ struct Open {
 impl Log {
     /// A file not yet read.
     pub(crate) fn new(role: Role) -> Self {
-        Self { role, seen: HashMap::new(), open: HashMap::new() }
+        Self { role, seen: HashMap::new(), open: HashMap::new(), figures: Figures::default() }
     }
 
     /// One record, in the order of the file.
@@ -107,14 +109,17 @@ impl Log {
 
     fn usage(&mut self, reply: &Reply, age: Age, story: &mut Story) {
         story.any_usage = true;
+        let [input, cached, output] =
+            ["input_tokens", "cached_input_tokens", "output_tokens"].map(|key| &reply.usage[key]);
+        let Tokens { input, cached, output, wrong } = self.figures.judge(input, cached, output);
         if self.role == Role::Main {
-            story.main_total = story.main_total.saturating_add(reply.input).saturating_add(reply.output);
+            story.main_total = story.main_total.saturating_add(input).saturating_add(output);
         }
         let response = self.nth(format!("{}/{}", reply.thread, reply.response));
         if (age == Age::New || story.old_usage) && story.told.insert(response.clone()) {
-            let Reply { input, cached, output, .. } = *reply;
-            let cached = cached.min(input);
+            let warning = (!wrong.is_empty()).then(|| AgentEvent::Warning { text: complaint(&response, &wrong) });
             story.events.push(AgentEvent::Usage(Metered { response, input, cached, output, cost_micros: None }));
+            story.events.extend(warning);
         }
     }
 
@@ -191,7 +196,8 @@ fn outcome(tool: &str, text: &str) -> Option<bool> {
     if let Some(code) = code {
         return Some(code.trim() == "0");
     }
-    let refused = ["unsupported call", "failed to parse function arguments", "apply_patch verification failed"];
+    let refused =
+        ["unsupported call", "failed to parse function arguments", "apply_patch verification failed", "Script failed"];
     if refused.iter().any(|begin| text.starts_with(begin)) || text.starts_with("aborted") {
         return Some(false);
     }
@@ -215,6 +221,8 @@ mod tests {
         assert_eq!(outcome("no_such_tool", "unsupported call: no_such_tool"), Some(false));
         assert_eq!(outcome("exec_command", "exec_command failed: denied"), Some(false));
         assert_eq!(outcome("get_goal", "{\"goal\":null}"), None);
+        assert_eq!(outcome("exec", "Script failed\nWall time 0.0 seconds\nOutput:\n"), Some(false));
+        assert_eq!(outcome("exec", "Script completed\nWall time 0.0 seconds\nOutput:\n"), None);
     }
 
     #[test]

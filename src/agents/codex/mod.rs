@@ -34,7 +34,7 @@ mod record;
 mod stream;
 
 pub(crate) use binary::program;
-pub(crate) use command::command;
+pub(crate) use command::{command, probe};
 pub(crate) use inspect::inspect;
 
 use files::Files;

@@ -74,18 +74,14 @@ pub(crate) enum Fact {
 }
 
 /// A paid model reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
     /// The thread that paid.
     pub thread: String,
     /// The provider's id of the reply.
     pub response: String,
-    /// All input.
-    pub input: u64,
-    /// The cached part.
-    pub cached: u64,
-    /// All output.
-    pub output: u64,
+    /// Its figures, as they came: `input_tokens` and the like.
+    pub usage: Value,
 }
 
 /// Reads one line; `None` when it is no record, such as a torn one.
@@ -114,13 +110,10 @@ fn meta(payload: &Value) -> Fact {
 }
 
 fn usage(payload: &Value) -> Fact {
-    let number = |key: &str| payload["usage"][key].as_u64().unwrap_or(0);
     Fact::Usage(Reply {
         thread: text(payload, "thread_id").to_owned(),
         response: text(payload, "response_id").to_owned(),
-        input: number("input_tokens"),
-        cached: number("cached_input_tokens"),
-        output: number("output_tokens"),
+        usage: payload["usage"].clone(),
     })
 }
 
