@@ -44,6 +44,14 @@ pub struct PromptRun {
     pub base_commit: String,
 }
 
+impl PromptRun {
+    /// The values of a run.
+    pub fn of(id: &str, base_commit: &str) -> Self {
+        let short_commit = base_commit.get(..12).unwrap_or(base_commit).to_owned();
+        Self { id: id.to_owned(), short_commit, base_commit: base_commit.to_owned() }
+    }
+}
+
 /// `task` in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PromptTask {

@@ -16,6 +16,7 @@ mod context;
 mod diff;
 mod discover;
 mod error;
+mod first_commit;
 mod guard;
 mod paths;
 mod refs;

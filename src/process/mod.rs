@@ -18,6 +18,7 @@ mod launch;
 pub mod leftovers;
 mod lines;
 pub mod lookup;
+mod probe;
 mod proc_table;
 pub mod redact;
 mod roster;
@@ -30,6 +31,7 @@ mod tend;
 mod watch;
 
 pub use event::{Activity, ChildEvent, ChildId, Ending, Haste, LogFailure, StartProblem, Status, StopReport};
+pub use probe::{Probe, probe};
 pub use supervisor::Supervisor;
 
 use std::io;
@@ -61,4 +63,15 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
+}
+
+impl ProcessError {
+    /// The code of the catalogue.
+    pub fn code(&self) -> crate::domain::failure::Code {
+        use crate::domain::failure::Code;
+        match self {
+            Self::Supervisor(_) | Self::Signals(_) => Code::EnvLimit,
+            Self::Harden(_) | Self::Proc { .. } => Code::EnvUnsupported,
+        }
+    }
 }

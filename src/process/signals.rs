@@ -67,6 +67,15 @@ pub struct StopSignals {
 }
 
 impl StopKind {
+    /// The signal's name, as people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+        }
+    }
+
     /// The signal's number.
     pub fn number(self) -> i32 {
         match self {

@@ -12,6 +12,7 @@
 //! | [`amount`] | times and amounts as they are written |
 
 pub mod amount;
+pub mod command_json;
 pub mod compare;
 pub mod html;
 pub mod input;

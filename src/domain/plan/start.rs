@@ -1,6 +1,7 @@
 //! What `start` does when the fingerprint already has a run (contract §14).
 
-use crate::domain::failure::{Code, Exit};
+use super::verdict;
+use crate::domain::failure::Exit;
 use crate::domain::lease::Holding;
 use crate::domain::record::RunRecord;
 use crate::domain::run::RunStatus;
@@ -68,30 +69,7 @@ pub fn existing(run: &RunRecord, holding: Holding, wishes: Wishes) -> Existing {
         RunStatus::OutcomeUnknown => Existing::Tell(Exit::OutcomeUnknown),
         RunStatus::ReviewRequired => Existing::Tell(Exit::ReviewRequired),
         RunStatus::Failed | RunStatus::DeadLetter | RunStatus::BudgetExceeded | RunStatus::Blocked => {
-            failed(exit_of(run))
+            failed(verdict::exit(run))
         }
-    }
-}
-
-/// The exit code that a run's status and code lead to.
-pub fn exit_of(run: &RunRecord) -> Exit {
-    let by_code = || run.code.map_or(Exit::RunFailed, |code| code.entry().exit);
-    match run.status {
-        RunStatus::Succeeded => Exit::Ok,
-        RunStatus::Canceled => Exit::Canceled,
-        RunStatus::Interrupted => Exit::Interrupted,
-        RunStatus::Pending | RunStatus::Running => Exit::Busy,
-        RunStatus::WaitingApproval => Exit::NeedsApproval,
-        RunStatus::Retrying => Exit::RetryLater,
-        RunStatus::OutcomeUnknown => Exit::OutcomeUnknown,
-        RunStatus::ReviewRequired => Exit::ReviewRequired,
-        RunStatus::BudgetExceeded => Exit::BudgetExceeded,
-        RunStatus::DeadLetter => Exit::RunFailed,
-        RunStatus::Failed => match by_code() {
-            // The code says when trying again makes sense; the run itself has ended and its outcome is known.
-            Exit::RetryLater | Exit::Ok | Exit::Busy if run.code != Some(Code::QuotaExceeded) => Exit::RunFailed,
-            exit => exit,
-        },
-        RunStatus::Blocked => by_code(),
     }
 }
