@@ -114,20 +114,28 @@ pub fn hint(code: Code) -> &'static str {
         Code::RateLimit => "wait until the time above, then: agentrun resume {run}",
         Code::QuotaExceeded => "raise the quota at the provider, then: agentrun resume {run}",
         Code::WorkerCrash => "go on after the last good checkpoint: agentrun resume {run}",
-        Code::ToolTimeout => "see what the command did: agentrun logs {run}; raise the step's `timeout` if it needs longer",
+        Code::ToolTimeout => {
+            "see what the command did: agentrun logs {run}; raise the step's `timeout` if it needs longer"
+        }
         Code::ModelTimeout => "see the agent's last words: agentrun logs {run}; then: agentrun resume {run}",
         Code::ValidationError => "see what was refused: agentrun logs {run}",
         Code::PermissionDenied => "give the login the right it lacks, then: agentrun resume {run}",
-        Code::AuthFailed => "log the agent in (for Codex: codex login), or name its key in the policy's `env`, then: agentrun resume {run}",
+        Code::AuthFailed => {
+            "log the agent in (for Codex: codex login), or name its key in the policy's `env`, then: agentrun resume {run}"
+        }
         Code::ResourceNotFound => "check the agent's `model` in the task or policy",
         Code::ContextTooLarge => "make the task smaller, or name fewer files in `context`",
         Code::AgentFailed => "read what the agent reported: agentrun logs {run}",
         Code::AgentStartFailed => "read why it did not start: agentrun logs {run}; check it with: agentrun doctor",
         Code::AgentUsageInvalid => "the agent's figures cannot be trusted; set a time limit instead of a token limit",
         Code::NoResult => "read the transcript: agentrun logs {run}; a changed prompt needs a new run: agentrun start",
-        Code::AllToolsFailed => "look at the failed calls: agentrun logs {run}; a broken sandbox shows in: agentrun doctor",
+        Code::AllToolsFailed => {
+            "look at the failed calls: agentrun logs {run}; a broken sandbox shows in: agentrun doctor"
+        }
         Code::QaFailed => "a person must look: agentrun show {run}; one more round: agentrun resume {run} --send-back",
-        Code::CommandFailed => "read its output: agentrun logs {run}; after the cause is removed: agentrun resume {run}",
+        Code::CommandFailed => {
+            "read its output: agentrun logs {run}; after the cause is removed: agentrun resume {run}"
+        }
         Code::CommandNotFound => "install the program, or correct its name, then: agentrun resume {run}",
         Code::ArtifactMissing => "correct the glob under `artifacts`, or mark it `optional: true`",
         Code::ArtifactPath => "name artifacts by paths inside the working copy",
@@ -137,7 +145,9 @@ pub fn hint(code: Code) -> &'static str {
         Code::BudgetExceeded => "raise the limit, then: agentrun resume {run}",
         Code::BudgetUnenforceable => "give the agent a `price` in the policy, or remove the limit",
         Code::PolicyDenied => "see the policy: automation-policy.yml",
-        Code::ReviewRequired => "look at the differences: agentrun resume {run} --dry-run; accept one with --accept CODE",
+        Code::ReviewRequired => {
+            "look at the differences: agentrun resume {run} --dry-run; accept one with --accept CODE"
+        }
         Code::ResumeBlocked => "begin a new run: agentrun start TASK --new",
         Code::OutcomeUnknown => "ask the provider: agentrun reconcile",
         Code::NeedsApproval => "see what waits: agentrun status",

@@ -104,7 +104,8 @@ impl Observer for Progress {
                 self.said.clear();
                 if self.bar.is_none() {
                     let what = neutral_line(what).into_owned();
-                    let shown = if what == step.as_str() || what.is_empty() { String::new() } else { format!(": {what}") };
+                    let shown =
+                        if what == step.as_str() || what.is_empty() { String::new() } else { format!(": {what}") };
                     self.line(&format!("  {step} ({kind}){}", shortened(&shown, 100)));
                 }
             }

@@ -7,13 +7,15 @@ use super::error::EngineError;
 use super::host::Who;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
-use crate::domain::failure::Failure;
+use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
+use crate::domain::quantity::Millis;
 use crate::domain::record::{RunInputs, RunView, StepRecord};
 use crate::domain::run::PhaseEvent;
 use crate::domain::run::{PHASE, Phase};
 use crate::domain::step::{STEP, StepEvent};
+use crate::domain::task::StepKind;
 use crate::domain::template::StepFact;
 use crate::store::{Hold, Store};
 
@@ -30,6 +32,7 @@ pub struct Held {
     store: Store,
     who: Who,
     staged: Vec<Change>,
+    retry_after: BTreeMap<StepKey, Millis>,
 }
 
 impl Held {
@@ -43,6 +46,7 @@ impl Held {
             store,
             who,
             staged: Vec::new(),
+            retry_after: BTreeMap::new(),
         }
     }
 
@@ -110,6 +114,22 @@ impl Held {
         self.steps.iter().find(|s| s.key == *key)
     }
 
+    /// Remembers when a failed step may be tried again, where somebody said so.
+    pub fn retry_after(&mut self, step: &StepKey, after: Option<Millis>) {
+        if let Some(after) = after {
+            self.retry_after.insert(step.clone(), after);
+        }
+    }
+
+    /// Why a failed step failed, naming the step.
+    pub fn failure_of(&self, step: &StepRecord) -> Failure {
+        Failure {
+            code: step.code.unwrap_or(Code::Internal),
+            message: format!("step `{}`: {}", step.key, step.message.as_deref().unwrap_or("failed")),
+            retry_after: self.retry_after.get(&step.key).copied(),
+        }
+    }
+
     /// The states of all steps, for conditions.
     pub fn states(&self) -> BTreeMap<String, StepFact> {
         let fact = |s: &StepRecord| StepFact { state: s.state.word().to_owned() };
@@ -141,11 +161,11 @@ impl Held {
         because_of: Option<&StepKey>,
     ) -> Result<(), EngineError> {
         let attempt = self.hold.attempt;
-        let unknown = || EngineError::failed(crate::domain::failure::Code::Internal, format!("no step `{key}`"));
+        let unknown = || EngineError::failed(Code::Internal, format!("no step `{key}`"));
         let record = self.steps.iter_mut().find(|s| s.key == *key).ok_or_else(unknown)?;
         record.state = STEP
             .next(record.state, event)
-            .map_err(|refused| EngineError::failed(crate::domain::failure::Code::InvalidState, refused.to_string()))?;
+            .map_err(|refused| EngineError::failed(Code::InvalidState, refused.to_string()))?;
         if matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck) {
             record.attempt = attempt;
             record.runs += 1;
@@ -155,7 +175,7 @@ impl Held {
         record.message = failure.map(|f| f.message.clone());
         if event == StepEvent::SendBack
             && let Some(qa) = because_of.and_then(|qa| self.steps.iter_mut().find(|s| s.key == *qa))
-            && self.inputs.spec.step(key).is_some_and(|s| s.kind() == crate::domain::task::StepKind::Agent)
+            && self.inputs.spec.step(key).is_some_and(|s| s.kind() == StepKind::Agent)
         {
             qa.rounds += 1;
             qa.sent_back = true;

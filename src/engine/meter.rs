@@ -4,10 +4,10 @@
 use super::error::EngineError;
 use super::held::Held;
 use crate::domain::agent_event::Metered;
+use crate::domain::budget::LimitKind;
 use crate::domain::budget::{Breach, Budget, Price, Scope, Usage};
 use crate::domain::change::MeterItem;
 use crate::domain::machine::Word as _;
-use crate::domain::budget::LimitKind;
 use crate::domain::quantity::Millis;
 
 /// The sums and the limits.
@@ -30,8 +30,7 @@ impl Meter {
 
     /// Reads the sums.
     pub fn load(held: &Held) -> Result<Self, EngineError> {
-        let mut meter =
-            Self { budget: Self::budget_of(held), attempt: Usage::default(), task: Usage::default() };
+        let mut meter = Self { budget: Self::budget_of(held), attempt: Usage::default(), task: Usage::default() };
         meter.refresh(held)?;
         Ok(meter)
     }
@@ -63,16 +62,14 @@ impl Meter {
     /// How long something may still be active before a time limit strikes.
     pub fn time_left(&self) -> Option<Millis> {
         let left = |limit: Option<Millis>, used: Millis| limit.map(|l| Millis(l.0.saturating_sub(used.0)));
-        let both = [
-            left(self.budget.attempt.time, self.attempt.active),
-            left(self.budget.task.time, self.task.active),
-        ];
+        let both = [left(self.budget.attempt.time, self.attempt.active), left(self.budget.task.time, self.task.active)];
         both.into_iter().flatten().min()
     }
 
     /// Every kind that is limited and how far it is used: for the progress line and for `show --budget`.
     pub fn limited(&self) -> Vec<(Scope, LimitKind, u64, u64)> {
-        let scopes = [(Scope::Attempt, &self.budget.attempt, &self.attempt), (Scope::Task, &self.budget.task, &self.task)];
+        let scopes =
+            [(Scope::Attempt, &self.budget.attempt, &self.attempt), (Scope::Task, &self.budget.task, &self.task)];
         let rows = scopes.into_iter().flat_map(|(scope, limits, used)| {
             LimitKind::ALL.iter().filter_map(move |k| Some((scope, *k, limits.of(*k)?, used.of(*k))))
         });

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::attempt::Calls;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
@@ -18,9 +19,6 @@ use crate::domain::record::{CheckpointRecord, ExecutionRecord, Identity, RunView
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::StepKind;
 
-/// How the agents of a resumed run are called: by step.
-pub type Calls = BTreeMap<StepKey, (Call, Option<String>)>;
-
 /// Ends every process that earlier attempts of the run have left. Strangers that got one of their pids are left alone.
 pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(), EngineError> {
     let open = view.executions.iter().filter(|e| e.finished_at.is_none());
@@ -29,7 +27,11 @@ pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result
     let grace = held.inputs.policy.timeouts.grace;
     let found = crate::process::leftovers::end_leftovers(&marker, &known, grace);
     if found.strangers > 0 {
-        held.note(EventKind::WarningRaised, None, "stale_pid=true: a recorded process id belongs to somebody else now")?;
+        held.note(
+            EventKind::WarningRaised,
+            None,
+            "stale_pid=true: a recorded process id belongs to somebody else now",
+        )?;
     }
     if found.ended > 0 || !found.survivors.is_empty() {
         let reason = format!("{} processes of an earlier attempt ended, {} left", found.ended, found.survivors.len());

@@ -3,7 +3,8 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use super::attempt::{Attempt, AttemptEnd, Cause};
+use super::attempt::{Attempt, AttemptEnd, Calls, Cause, Setting};
+use super::closing;
 use super::error::EngineError;
 use super::heartbeat::{Heartbeat, Pulse, lease_until};
 use super::held::Held;
@@ -12,7 +13,6 @@ use super::meter::Meter;
 use super::observer::{Notice, Observer};
 use super::recover;
 use super::workspace::Copy;
-use super::closing;
 use crate::artifacts::home::make_private;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
@@ -36,12 +36,7 @@ pub struct Claimed {
 }
 
 /// Claims a run that is at rest, or that its holder has abandoned.
-pub fn claim(
-    who: &Who,
-    mut store: Store,
-    run: &RunRecord,
-    opened_by: OpenedBy,
-) -> Result<Claimed, EngineError> {
+pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) -> Result<Claimed, EngineError> {
     let event = match (run.status, opened_by) {
         (RunStatus::Pending, _) => RunEvent::Start,
         (RunStatus::Running, _) => RunEvent::TakeOver,
@@ -146,11 +141,12 @@ fn pulse(host: &Host<'_>, inbox: &Inbox, held: &Held) -> Result<Heartbeat, Engin
         who: host.who.clone(),
         inbox: inbox.sender.clone(),
     };
-    Heartbeat::start(pulse).map_err(|e| EngineError::failed(Code::EnvLimit, format!("no thread for the heartbeat: {e}")))
+    Heartbeat::start(pulse)
+        .map_err(|e| EngineError::failed(Code::EnvLimit, format!("no thread for the heartbeat: {e}")))
 }
 
 /// Ends leftovers, makes the copy ready, settles what was cut.
-fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(Copy, recover::Calls), EngineError> {
+fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(Copy, Calls), EngineError> {
     let first = held.hold.attempt == 1;
     let dir = host.home.create_run_dir(&held.hold.run)?;
     make_private(&dir.attempt(held.hold.attempt))?;
@@ -158,7 +154,7 @@ fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(Copy, re
         recover::end_leftovers(host, held, view)?;
     }
     let copy = Copy::prepare(host, held, &view.run.components.base_commit)?;
-    let calls = if first { recover::Calls::new() } else { recover::settle(host, held, &copy, view)? };
+    let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, view)? };
     Ok((copy, calls))
 }
 
@@ -167,31 +163,15 @@ fn work(
     inbox: &Inbox,
     held: &mut Held,
     observer: &mut dyn Observer,
-    (view, copy, calls, run_until): (&RunView, &Copy, recover::Calls, BootMs),
+    (view, copy, calls, run_until): (&RunView, &Copy, Calls, BootMs),
 ) -> Result<AttemptEnd, EngineError> {
     // A cancel may have been asked for while nobody worked on the run, or on the way here.
     if held.store().find_run(&held.hold.run)?.is_some_and(|run| run.cancel_requested) {
         return Ok(AttemptEnd::Stopped(Cause::Cancel));
     }
-    let meter = Meter::load(held)?;
-    let attempt_until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
-    let attempt = Attempt {
-        host,
-        held,
-        run: &view.run,
-        copy,
-        inbox,
-        observer,
-        meter,
-        calls,
-        attempt_until,
-        run_until,
-        active: Vec::new(),
-        stopping: None,
-        nth: std::collections::BTreeMap::new(),
-        children: 0,
-    };
-    attempt.carry_out()
+    let until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
+    let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until };
+    Attempt::new(setting)?.carry_out()
 }
 
 /// Records how the attempt ended, brings the work home, writes the last words. Answers the wait before the next attempt.
@@ -203,7 +183,10 @@ fn settle(
     (end, waited): (&AttemptEnd, Millis),
 ) -> Result<Option<Millis>, EngineError> {
     if *end == AttemptEnd::Stopped(Cause::LeaseLost) {
-        return Err(EngineError::failed(Code::Fenced, format!("run {} was taken over by another process", view.run.id)));
+        return Err(EngineError::failed(
+            Code::Fenced,
+            format!("run {} was taken over by another process", view.run.id),
+        ));
     }
     let changed = match &copy {
         Some(copy) => {
@@ -222,16 +205,19 @@ fn settle(
 }
 
 /// The changes of attempt and run, in one commit.
-fn record_end(held: &mut Held, view: &RunView, (end, waited): (&AttemptEnd, Millis)) -> Result<Option<Millis>, EngineError> {
+fn record_end(
+    held: &mut Held,
+    view: &RunView,
+    (end, waited): (&AttemptEnd, Millis),
+) -> Result<Option<Millis>, EngineError> {
     let mut wait = None;
     let (attempt, run, failure, retry_at) = match end {
         AttemptEnd::Done => (AttemptEvent::Succeed, RunEvent::Succeed, None, None),
-        AttemptEnd::Stopped(Cause::Cancel) => (AttemptEvent::Cancel, RunEvent::Cancel, canceled(), None),
+        AttemptEnd::Stopped(Cause::Cancel) => (AttemptEvent::Cancel, RunEvent::Cancel, Some(canceled()), None),
         AttemptEnd::Stopped(Cause::Budget(breach)) => {
             let failure = Failure::new(Code::BudgetExceeded, breach.to_string());
             (AttemptEvent::ExceedBudget, RunEvent::ExceedBudget, Some(failure), None)
         }
-        AttemptEnd::Stopped(Cause::Failed(failure)) => (AttemptEvent::Fail, RunEvent::Fail, Some(failure.clone()), None),
         AttemptEnd::Stopped(Cause::Signal(signal)) => {
             let failure = Failure::new(Code::Interrupted, format!("stopped by {}", signal.kind.name()));
             (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
@@ -266,8 +252,8 @@ fn record_end(held: &mut Held, view: &RunView, (end, waited): (&AttemptEnd, Mill
     Ok(wait)
 }
 
-fn canceled() -> Option<Failure> {
-    Some(Failure::new(Code::Canceled, "canceled by a person"))
+fn canceled() -> Failure {
+    Failure::new(Code::Canceled, "canceled by a person")
 }
 
 /// Steps that had not begun are canceled with their run.
@@ -284,9 +270,12 @@ fn cancel_steps(held: &mut Held) -> Result<(), EngineError> {
 
 fn tried(held: &Held, view: &RunView, waited: Millis) -> Result<Tried, EngineError> {
     let used = held.store().view(&held.hold.run)?.task_usage;
-    let seed = view.run.fingerprint.0.iter().fold(u64::from(held.hold.attempt), |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
-    });
+    let seed = view
+        .run
+        .fingerprint
+        .0
+        .iter()
+        .fold(u64::from(held.hold.attempt), |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // The attempt that is ending is not recorded as failed yet.
     Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, seed })
 }
@@ -324,17 +313,13 @@ fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> b
 }
 
 /// A signal between two attempts: the run stays RETRYING with its `retry_at`; a cancel is carried out.
-fn interrupted_while_waiting(
-    host: &Host<'_>,
-    mut store: Store,
-    run: &RunId,
-) -> Result<Store, EngineError> {
+fn interrupted_while_waiting(host: &Host<'_>, mut store: Store, run: &RunId) -> Result<Store, EngineError> {
     let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
     if record.cancel_requested {
         let decision = Decision {
             event: RunEvent::Cancel,
             expected_fence: record.fence,
-            failure: canceled(),
+            failure: Some(canceled()),
             retry_at: None,
             reason: "canceled while it waited for its next attempt".to_owned(),
         };

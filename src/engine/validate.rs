@@ -115,13 +115,7 @@ fn worktree(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Res
     let paths: Vec<_> = changed.iter().map(|c| c.path.clone()).collect();
     let note = format!("the run's working copy was changed since: {}", paths.join(", "));
     let short = |commit: &str| Some(commit[..12].to_owned());
-    found.push(difference(
-        D::WorktreeChanged,
-        short(snapshot),
-        short(&present.commit),
-        V::ReviewRequired,
-        &note,
-    ));
+    found.push(difference(D::WorktreeChanged, short(snapshot), short(&present.commit), V::ReviewRequired, &note));
     let locks = view.inputs.lockfiles.keys().filter(|name| paths.contains(name));
     for lock in locks {
         let note = "a dependency lock file in the working copy was changed since";

@@ -1,10 +1,10 @@
 //! The working copy of a run: made ready, kept as snapshots, put back, and brought home (R-W2, R-W3). Nothing that an agent
 //! wrote is thrown away before it is kept as a patch.
 
+use super::closing::keep;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
-use super::closing::keep;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
@@ -28,6 +28,7 @@ pub struct Copy {
     /// The run's changes are the difference from this commit.
     pub start: String,
     guard: GuardPrint,
+    own_guard: GuardPrint,
 }
 
 impl Copy {
@@ -46,8 +47,8 @@ impl Copy {
             Some(start) => start,
             None => first_commit(host, held, &workspace, base)?,
         };
-        let guard = host.repo.guard()?;
-        Ok(Self { workspace, start, guard })
+        let (guard, own_guard) = (host.repo.guard()?, workspace.guard()?);
+        Ok(Self { workspace, start, guard, own_guard })
     }
 
     /// Keeps the copy's contents as a commit in the user's repository.
@@ -63,14 +64,16 @@ impl Copy {
         Ok(snapshot)
     }
 
-    /// Refuses to go on when the user's own git configuration or hooks were changed under the run (F81).
-    pub fn check_guard(&self, host: &Host<'_>) -> Result<(), EngineError> {
-        let changed = crate::git::tampering(&self.guard, &host.repo.guard()?);
-        if changed.is_empty() {
-            return Ok(());
+    /// What was changed in the user's own git folder under the run, if anything was (F81). The copy's git folder is the
+    /// agent's to change: that is told, and neutral, because nothing here obeys it.
+    pub fn check_guard(&self, host: &Host<'_>, held: &mut Held, step: &StepKey) -> Result<Option<String>, EngineError> {
+        let own = crate::git::tampering(&self.own_guard, &self.workspace.guard()?);
+        if !own.is_empty() && held.inputs.spec.workspace == WorkspaceKind::Isolated {
+            held.note(EventKind::WarningRaised, Some(step), &format!("git_config_changed: {}", own.join(", ")))?;
         }
+        let changed = crate::git::tampering(&self.guard, &host.repo.guard()?);
         let what = changed.join(", ");
-        Err(EngineError::failed(Code::GitTamper, format!("the repository's git folder was changed during the run: {what}")))
+        Ok((!changed.is_empty()).then(|| format!("the repository's git folder was changed during the run: {what}")))
     }
 
     /// Saves what lies in the copy beyond `commit` as a patch, then makes the copy equal to it.

@@ -1,9 +1,9 @@
 //! The audit log: everything that led to something, and whether anybody changed it (R-M7).
 
 use super::error::OpsError;
-use crate::artifacts::manifest_file;
 use super::find;
 use super::place::Place;
+use crate::artifacts::manifest_file;
 use crate::domain::event::{ChainFault, ChainHead, Event, HOME_CHAIN, check_chain};
 use crate::domain::failure::Code;
 use crate::domain::hash::encoding::Sha256Hash;

@@ -5,12 +5,12 @@ use super::find;
 use super::follow;
 use super::place::Place;
 use super::start::{Acting, Answer};
-use crate::report::run_json::Via;
 use crate::domain::failure::{Code, Exit, Failure};
 use crate::domain::lease::Holding;
 use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::engine::run as engine_run;
+use crate::report::run_json::Via;
 use crate::store::{Decision, Store};
 
 /// Cancels. A run that somebody works on is stopped by its holder, who keeps its work; this waits for it.
@@ -21,7 +21,12 @@ pub fn cancel(place: &Place, acting: Acting<'_>, name: &str, reason: Option<&str
     let mut store = place.store()?;
     if run.status == RunStatus::Canceled {
         let view = store.view(&run.id)?;
-        return Ok(Answer { view, via: Via::Reused, exit: Exit::Ok, remark: Some("it was canceled before".to_owned()) });
+        return Ok(Answer {
+            view,
+            via: Via::Reused,
+            exit: Exit::Ok,
+            remark: Some("it was canceled before".to_owned()),
+        });
     }
     if run.status == RunStatus::Succeeded {
         let message = format!("run {} has succeeded and cannot be canceled", run.id);

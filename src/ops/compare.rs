@@ -2,8 +2,8 @@
 
 use super::error::OpsError;
 use super::place::Place;
-use crate::domain::record::RunView;
 use crate::domain::failure::Code;
+use crate::domain::record::RunView;
 
 /// One side: a run, or one attempt of it.
 #[derive(Debug)]
@@ -23,7 +23,8 @@ fn side(place: &Place, text: &str) -> Result<Side, OpsError> {
     let (name, attempt) = match text.rsplit_once('@') {
         Some((name, attempt)) => {
             let number = attempt.parse::<u32>().ok();
-            let bad = || OpsError::failed(Code::Usage, format!("`{text}`: an attempt is a number, as in run_182_001@2"));
+            let bad =
+                || OpsError::failed(Code::Usage, format!("`{text}`: an attempt is a number, as in run_182_001@2"));
             (name, Some(number.ok_or_else(bad)?))
         }
         None => (text, None),

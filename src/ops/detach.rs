@@ -31,5 +31,9 @@ pub fn go_on(place: &Place, own_program: &Path, who: &Who, run: &RunId) -> Resul
 }
 
 fn failed(run: &RunId, why: &str) -> OpsError {
-    OpsError::about(run, Code::EnvUnsupported, format!("run {run} was accepted but could not be sent to the background: {why}"))
+    OpsError::about(
+        run,
+        Code::EnvUnsupported,
+        format!("run {run} was accepted but could not be sent to the background: {why}"),
+    )
 }

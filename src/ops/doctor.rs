@@ -28,7 +28,10 @@ pub fn doctor(dir: &Path, vars: &Vars, agent: Option<&str>) -> Vec<DoctorCheck> 
             return checks;
         }
     };
-    checks.push(of("git.head", place.repo.head().map(|h| format!("checked out: {}", short(&h.commit))).map_err(Into::into)));
+    checks.push(of(
+        "git.head",
+        place.repo.head().map(|h| format!("checked out: {}", short(&h.commit))).map_err(Into::into),
+    ));
     checks.push(of("state", state(&place)));
     checks.push(of("database", database(&place)));
     let policy = given::policy(&place, None);
@@ -37,7 +40,9 @@ pub fn doctor(dir: &Path, vars: &Vars, agent: Option<&str>) -> Vec<DoctorCheck> 
     match agent {
         Some(name) => match agents.get(name) {
             Some(rules) => checks.extend(agent_checks(&place, name, rules, Need::Required)),
-            None => checks.push(check("agent", CheckState::Failed, format!("the policy knows no agent `{name}`"), None)),
+            None => {
+                checks.push(check("agent", CheckState::Failed, format!("the policy knows no agent `{name}`"), None))
+            }
         },
         None => {
             for (name, rules) in agents.iter().filter(|(_, r)| r.protocol == Protocol::Codex) {
@@ -63,12 +68,7 @@ fn ok(name: &str, message: String) -> DoctorCheck {
 }
 
 fn failed(name: &str, error: &OpsError) -> DoctorCheck {
-    DoctorCheck {
-        name: name.to_owned(),
-        state: CheckState::Failed,
-        message: error.to_string(),
-        hint: error.way_out(),
-    }
+    DoctorCheck { name: name.to_owned(), state: CheckState::Failed, message: error.to_string(), hint: error.way_out() }
 }
 
 fn of(name: &str, result: Result<String, OpsError>) -> DoctorCheck {

@@ -66,14 +66,7 @@ pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRu
         TaskChoice::Prompt { text, qa } => config::task_from_prompt(text, qa.as_deref(), &context)?,
     };
     let prompts = prompts(&source, &spec)?;
-    Ok(Given {
-        spec,
-        policy: policy.policy,
-        policy_sha256: policy.sha256,
-        prompts,
-        base: choices.base.clone(),
-        dirty,
-    })
+    Ok(Given { spec, policy: policy.policy, policy_sha256: policy.sha256, prompts, base: choices.base.clone(), dirty })
 }
 
 fn prompts(source: &dyn Source, spec: &TaskSpec) -> Result<BTreeMap<StepKey, Prompt>, OpsError> {

@@ -12,12 +12,8 @@ use crate::report::run_json::{Extras, run_json};
 /// Runs the command once, with the run's JSON on its standard input.
 pub fn tell(place: &Place, command: &str, shown: &Shown) -> Result<(), OpsError> {
     let failed = |why: String| OpsError::about(&shown.view.run.id, Code::CommandFailed, why);
-    let extras = Extras {
-        via: None,
-        meaning: &shown.meaning,
-        branch: shown.branch.as_deref(),
-        warnings: &shown.warnings,
-    };
+    let extras =
+        Extras { via: None, meaning: &shown.meaning, branch: shown.branch.as_deref(), warnings: &shown.warnings };
     let text = run_json(&shown.view, &extras).to_string();
     let mut child = Command::new("sh")
         .args(["-c", command])

@@ -1,12 +1,11 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
 use super::error::OpsError;
-use crate::artifacts::manifest_file;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
 use super::start::{Acting, Answer, carry_out};
-use crate::report::run_json::Via;
+use crate::artifacts::manifest_file;
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
@@ -21,6 +20,7 @@ use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
 use crate::engine::{run as engine_run, validate};
 use crate::process::Supervisor;
+use crate::report::run_json::Via;
 use crate::store::{Decision, Store};
 
 /// What was asked for.
@@ -193,13 +193,8 @@ fn requeue(
         let message = format!("run {} is a dead letter: say with --reason what was changed", record.id);
         return Err(OpsError::about(&record.id, Code::DeadLetter, message));
     };
-    let decision = Decision {
-        event: RunEvent::Requeue,
-        expected_fence: record.fence,
-        failure: None,
-        retry_at: None,
-        reason,
-    };
+    let decision =
+        Decision { event: RunEvent::Requeue, expected_fence: record.fence, failure: None, retry_at: None, reason };
     store.decide(&record.id, &decision, &acting.who.context())?;
     Ok(())
 }

@@ -50,11 +50,8 @@ pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError
         step: at.map(|s| &s.key),
     });
     let branch = place.repo.pinned(view.run.id.as_str(), BRANCH_PIN)?.map(|_| format!("agentrun/{}", view.run.id));
-    let filter = EventFilter {
-        run: Some(view.run.id.clone()),
-        kind: Some(EventKind::WarningRaised),
-        ..EventFilter::default()
-    };
+    let filter =
+        EventFilter { run: Some(view.run.id.clone()), kind: Some(EventKind::WarningRaised), ..EventFilter::default() };
     let mut warnings: Vec<String> = store.events(&filter)?.into_iter().filter_map(|e| e.reason).collect();
     warnings.dedup();
     Ok(Shown { view, meaning, limits, branch, warnings })

@@ -137,7 +137,8 @@ fn refuse_unenforceable(facts: &Facts) -> Result<(), OpsError> {
     match crate::engine::steps::agent::unenforceable(&facts.inputs, &budget).first() {
         None => Ok(()),
         Some((step, what)) => {
-            let message = format!("a {what} limit is set, but the agent of step `{step}` reports no {what} and has no price");
+            let message =
+                format!("a {what} limit is set, but the agent of step `{step}` reports no {what} and has no price");
             Err(OpsError::failed(Code::BudgetUnenforceable, message))
         }
     }
@@ -237,7 +238,13 @@ fn existing_run(
     };
     match decision {
         Existing::Reuse => {
-            note(&mut store, &acting.who, run, EventKind::RunReused, "an equal run has succeeded; nothing was executed")?;
+            note(
+                &mut store,
+                &acting.who,
+                run,
+                EventKind::RunReused,
+                "an equal run has succeeded; nothing was executed",
+            )?;
             told(store, Via::Reused, Exit::Ok, "an equal run has succeeded before; this is its result")
         }
         Existing::Attach => {

@@ -32,7 +32,9 @@ pub fn run(session: &mut Session, args: &ArtifactArgs) -> Result<Exit, CliError>
                 text.push_str(&format!("{:<11} {size:>9}  {}  {}\n", a.kind.to_string(), a.sha256.hex(), a.path));
             }
         }
-        Some(faults) if faults.is_empty() => text.push_str(&format!("{} files are as recorded\n", view.artifacts.len())),
+        Some(faults) if faults.is_empty() => {
+            text.push_str(&format!("{} files are as recorded\n", view.artifacts.len()))
+        }
         Some(faults) => faults.iter().for_each(|fault| text.push_str(&format!("{fault}\n"))),
     }
     session.say.result(&text);

@@ -17,7 +17,8 @@ pub fn run(session: &mut Session, args: &AuditArgs) -> Result<Exit, CliError> {
                 Some(text) => Some(Code::find(text).ok_or_else(|| CliError::usage(format!("`{text}` is no code")))?),
                 None => None,
             };
-            let query = AuditQuery { run: run.clone(), request: request.clone(), key: key.clone(), code, limit: *limit };
+            let query =
+                AuditQuery { run: run.clone(), request: request.clone(), key: key.clone(), code, limit: *limit };
             log(session, &query)
         }
         AuditVerb::Verify => verify(session),

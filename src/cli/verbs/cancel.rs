@@ -16,8 +16,7 @@ pub fn run(session: &mut Session, args: &CancelArgs) -> Result<Exit, CliError> {
     let _listener = session.listen(&inbox, Hangup::Stops)?;
     let own_program = session.own_program()?;
     let mut progress = session.progress();
-    let acting =
-        Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
     let answer = cancel::cancel(&place, acting, &args.run, args.reason.as_deref());
     progress.finish();
     finish(session, &place, &answer?, None)

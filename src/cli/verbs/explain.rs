@@ -18,7 +18,8 @@ pub fn run(session: &mut Session, args: &ExplainArgs) -> Result<Exit, CliError> 
         return Ok(Exit::Ok);
     }
     let entry = code.entry();
-    let by_itself = if entry.retryable { "agentrun tries again by itself, within the policy's limits" } else { "never by itself" };
+    let by_itself =
+        if entry.retryable { "agentrun tries again by itself, within the policy's limits" } else { "never by itself" };
     session.say.result(&format!(
         "{code}: {}\n  tried again: {by_itself} ({})\n  effect outside: {}\n  exit code: {}\n  what to do: {hint}\n",
         entry.meaning,
@@ -34,8 +35,10 @@ fn all(session: &mut Session) -> Exit {
         session.say.json(&explain_all_json(&|code| hint(code).replace("{run}", "RUN")));
         return Exit::Ok;
     }
-    let lines: Vec<_> =
-        Code::ALL.iter().map(|c| format!("{:<26} {:>3}  {}", c.word(), c.entry().exit.code(), c.entry().meaning)).collect();
+    let lines: Vec<_> = Code::ALL
+        .iter()
+        .map(|c| format!("{:<26} {:>3}  {}", c.word(), c.entry().exit.code(), c.entry().meaning))
+        .collect();
     session.say.result(&lines.join("\n"));
     Exit::Ok
 }

@@ -33,7 +33,12 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
     for (name, value) in explained.facts.components.fields() {
         text.push_str(&format!("  {name:<15} {}\n", value.as_deref().unwrap_or("none")));
     }
-    text.push_str(&format!("  {:<15} {} files, {} rules\n", "context", explained.facts.counted.len(), inputs.rules.len()));
+    text.push_str(&format!(
+        "  {:<15} {} files, {} rules\n",
+        "context",
+        explained.facts.counted.len(),
+        inputs.rules.len()
+    ));
     if let Some((run, differences)) = &explained.against {
         text.push_str(&format!("against {}:\n", run.id));
         if differences.is_empty() {

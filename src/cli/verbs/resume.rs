@@ -11,10 +11,10 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict};
 use crate::domain::quantity::{Millis, parse_count, parse_micros};
 use crate::ops::calling::{Hangup, Inbox};
+use crate::ops::find;
 use crate::ops::place::Place;
 use crate::ops::resume::{self, Outlook, ResumeOptions};
 use crate::ops::start::Acting;
-use crate::ops::find;
 use crate::report::record_json::{ResumeDifference, ResumeDocument, resume_json};
 use crate::report::text::resume_text;
 
@@ -38,8 +38,7 @@ fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOption
     let own_program = session.own_program()?;
     let mut progress = session.progress();
     let mut told = Vec::new();
-    let acting =
-        Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
     let answer = resume::resume(place, acting, run, options, &mut |outlook| told.push(text_of(outlook)));
     progress.finish();
     for text in told {
@@ -67,11 +66,10 @@ fn dry_run(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOp
     let inbox = Inbox::new();
     let own_program = session.own_program()?;
     let mut progress = session.progress();
-    let acting =
-        Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
     let outlook = resume::outlook(place, &acting, run, options)?;
     if session.json {
-        session.say.json(&with_document(&outlook, |d| resume_json(d)));
+        session.say.json(&with_document(&outlook, resume_json));
     } else {
         session.say.result(&text_of(&outlook));
     }
@@ -107,7 +105,11 @@ fn options(args: &ResumeArgs) -> Result<ResumeOptions, CliError> {
     for text in &args.accept {
         let code = DifferenceCode::from_word(&text.to_ascii_uppercase());
         let known = || DifferenceCode::ALL.iter().map(|c| c.word()).collect::<Vec<_>>().join(", ");
-        accept.push(code.ok_or_else(|| CliError::usage(format!("--accept `{text}` is no difference; it is one of {}", known())))?);
+        accept.push(
+            code.ok_or_else(|| {
+                CliError::usage(format!("--accept `{text}` is no difference; it is one of {}", known()))
+            })?,
+        );
     }
     let budget = args.budget.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
     Ok(ResumeOptions {

@@ -23,8 +23,7 @@ pub fn run(session: &mut Session, args: Box<StartArgs>) -> Result<Exit, CliError
     let _listener = session.listen(&inbox, Hangup::Stops)?;
     let own_program = session.own_program()?;
     let mut progress = session.progress();
-    let acting =
-        Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
     let answer = start::start(&place, acting, &options);
     progress.finish();
     let mut answer = answer?;

@@ -47,7 +47,7 @@ pub fn sent_back(spec: &TaskSpec, steps: &[StepRecord], agent: &StepKey, failed:
 }
 
 /// The first failed step of this attempt, in the order of the task: what the run failed of.
-pub fn failed_step<'a>(steps: &'a [StepRecord], attempt: u32) -> Option<&'a StepRecord> {
+pub fn failed_step(steps: &[StepRecord], attempt: u32) -> Option<&StepRecord> {
     steps.iter().find(|s| s.state == StepState::Failed && s.attempt == attempt)
 }
 

@@ -4,19 +4,18 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{Execution, capture, own_vars, secrets};
-use crate::agents::{self, AgentEnd, AgentRequest, InspectRequest, Reader, ReaderRequest};
+use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
+use crate::artifacts::atomic::{self, IfExists};
+use crate::artifacts::home::make_private;
 use crate::artifacts::run_dir::StepFile;
 use crate::domain::agent_event::AgentEvent;
 use crate::domain::change::MeterItem;
-use crate::domain::failure::Failure;
 use crate::domain::ids::StepKey;
 use crate::domain::policy::AgentRules;
 use crate::domain::quantity::BootMs;
 use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
 use crate::domain::task::{AgentSpec, StepBody};
 use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, render_prompt};
-use crate::artifacts::atomic::{self, IfExists};
-use crate::artifacts::home::make_private;
 use crate::engine::error::EngineError;
 use crate::engine::host::Host;
 use crate::engine::meter;
@@ -126,8 +125,8 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
     for folder in &command.folders {
         make_private(folder)?;
     }
-    let secrets = secrets(&vars);
     vars.extend(command.env);
+    let secrets = secrets(&vars);
     vars.insert("AGENTRUN_PROMPT_FILE".into(), prompt_file.clone().into_os_string());
     if let Some(session) = call.session {
         vars.insert("AGENTRUN_SESSION".into(), session.into());
@@ -166,11 +165,12 @@ fn prompt(call: &AgentCall<'_>) -> Result<String, EngineError> {
             );
             if call.session.is_some() { format!("{again}{budget}") } else { format!("{text}\n\n{again}{budget}") }
         }
-        Call::Continue => format!(
-            "Your last turn was cut off from outside before it ended. Commands that were running then were stopped and may \
-             have done part of their work: look at the state of the working copy before you repeat one. Then go on with the \
-             task and finish it.{budget}"
-        ),
+        Call::Continue => {
+            let cut = "Your last turn was cut off from outside before it ended. Commands that were running then were \
+                       stopped and may have done part of their work: look at the state of the working copy before you \
+                       repeat one. Then go on with the task and finish it.";
+            if call.session.is_some() { format!("{cut}{budget}") } else { format!("{text}\n\n{cut}{budget}") }
+        }
     })
 }
 
@@ -180,10 +180,7 @@ fn values(call: &AgentCall<'_>) -> PromptValues {
         inputs: call.inputs.spec.inputs.clone(),
         context: PromptContext { files: call.inputs.files.iter().map(|f| f.path.clone()).collect() },
         run: PromptRun::of(call.run.id.as_str(), base),
-        task: PromptTask {
-            id: call.run.task.to_string(),
-            title: call.inputs.spec.title.clone().unwrap_or_default(),
-        },
+        task: PromptTask { id: call.run.task.to_string(), title: call.inputs.spec.title.clone().unwrap_or_default() },
     }
 }
 
@@ -255,14 +252,8 @@ pub fn inspect(
         session: execution.session.as_deref(),
         execution: execution.number,
     };
-    let request =
-        InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: None };
+    let request = InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: None };
     Ok(Some(agents::inspect(&request)?))
-}
-
-/// The failure of an agent's end, unless it is a success.
-pub fn failure_of(end: &AgentEnd) -> Option<Failure> {
-    end.failure.clone()
 }
 
 /// What agents report that a set of limits needs: a limit without figures must be refused, not ignored (R-R4).

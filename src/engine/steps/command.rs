@@ -68,7 +68,8 @@ fn empty_command(step: &StepSpec) -> EngineError {
 /// The task's inputs as `AGENTRUN_INPUT_<NAME>`: data reaches a command by its environment, never spliced into a shell.
 pub fn input_vars(inputs: &RunInputs) -> BTreeMap<OsString, OsString> {
     let name = |key: &str| {
-        let upper: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+        let upper: String =
+            key.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
         OsString::from(format!("AGENTRUN_INPUT_{upper}"))
     };
     inputs.spec.inputs.iter().map(|(k, v)| (name(k), OsString::from(v))).collect()
