@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use git2::{Commit, ErrorCode, Oid, Repository, Tree};
 
-use super::discover::Places;
+use super::context::walk;
+use super::discover::{Places, partial_clone};
 use super::error::{GitError, Result};
 use super::paths;
 use super::settings::{Settings, UserGit};
@@ -140,6 +141,21 @@ impl Repo {
             paths::text(entry.name_bytes()) + slash
         };
         Ok(folder.iter().map(name).collect())
+    }
+
+    /// Refuses a partial clone that lacks a file of the commit. Costs nothing in any other repository.
+    pub fn check_complete(&self, commit: &str) -> Result<()> {
+        if !self.places.is_partial() {
+            return Ok(());
+        }
+        let odb = self.inner.odb().map_err(GitError::git("opening the objects"))?;
+        let exists = |id| odb.exists_ext(id, git2::OdbLookupFlags::NO_REFRESH);
+        let walked = walk(&self.inner, &self.tree(commit)?, &mut |_| true, &mut |_, entry| {
+            let is_there = entry.kind() == Some(git2::ObjectType::Commit) || exists(entry.id());
+            if is_there { Ok(()) } else { Err(partial_clone()) }
+        });
+        // A folder that cannot be read is one that was not fetched.
+        walked.map_err(|_| partial_clone())
     }
 
     /// libgit2's handle.

@@ -74,6 +74,8 @@ pub(super) struct Settings {
     /// The user's own list of files to ignore, which makes "clean" mean what `git status` says.
     excludes: PathBuf,
     attributes: PathBuf,
+    /// Whether objects are to survive a power cut.
+    durable: bool,
     /// `user.name` and `user.email`, so that an agent's own `git commit` works in the isolated copy.
     pub(super) identity: Option<(String, String)>,
 }
@@ -103,6 +105,7 @@ impl Settings {
             data: DATA_KEYS.iter().filter_map(|key| Some((*key, text(key)?))).collect(),
             excludes: place("core.excludesfile", "ignore"),
             attributes: place("core.attributesfile", "attributes"),
+            durable: true,
             identity: text("user.name").zip(text("user.email")),
         })
     }
@@ -110,7 +113,7 @@ impl Settings {
     /// Nothing of anybody's: for a repository that is only a tool.
     pub(super) fn none() -> Self {
         let absent = PathBuf::from("/dev/null/absent");
-        Self { data: Vec::new(), excludes: absent.clone(), attributes: absent, identity: None }
+        Self { data: Vec::new(), excludes: absent.clone(), attributes: absent, durable: false, identity: None }
     }
 
     /// Replaces the configuration of an opened repository by this one.
@@ -135,7 +138,8 @@ impl Settings {
     fn own_text(&self) -> String {
         // fsync: a snapshot that the database names must not be an empty file after a power cut.
         format!(
-            "[core]\n\tbare = false\n\tlogallrefupdates = false\n\tfsyncobjectfiles = true\n{}\texcludesfile = {}\n\tattributesfile = {}\n",
+            "[core]\n\tbare = false\n\tlogallrefupdates = false\n\tfsyncobjectfiles = {}\n{}\texcludesfile = {}\n\tattributesfile = {}\n",
+            self.durable,
             self.data_lines(),
             quoted(&self.excludes.to_string_lossy()),
             quoted(&self.attributes.to_string_lossy()),

@@ -65,6 +65,8 @@ fn r_w1_clean_means_what_git_status_says() {
     world.write("windows.txt", "a\r\nb\r\n");
     world.git(&["-c", "core.autocrlf=input", "add", "windows.txt"]);
     world.git(&["commit", "-q", "-m", "crlf"]);
+    // Written again, so that nobody believes the index without reading.
+    world.write("windows.txt", "a\r\nb\r\n");
     let user = UserGit { home: Some(world.beside("home")), ..UserGit::default() };
     let repo = Repo::discover_for(&world.root, &user).unwrap();
     assert_eq!(repo.state(&[]).unwrap().paths(), Vec::<String>::new());
@@ -197,7 +199,11 @@ fn r_f2_uncommitted_files_count_as_they_are_on_disk() {
     assert_eq!(files.iter().map(line).collect::<Vec<_>>(), expected);
     let dirty: Vec<_> = repo.dirty_files(&state).unwrap().into_iter().map(|file| file.path).collect();
     assert_eq!(dirty, ["outside.txt", "src/a.rs", "src/b.rs", "src/new.rs"]);
-    assert_eq!(repo.context_files(&world.head(), &["**".into()], Overlay::Commit).unwrap(), clean, "the commit did not change");
+    assert_eq!(
+        repo.context_files(&world.head(), &["**".into()], Overlay::Commit).unwrap(),
+        clean,
+        "the commit did not change"
+    );
 }
 
 #[test]

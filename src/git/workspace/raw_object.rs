@@ -27,7 +27,7 @@ pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<(&[u8], &[u8], Oid)>> {
 }
 
 /// False for a name that would lead out of its folder or into a `.git`, on this file system or another.
-pub(super) fn is_safe_name(name: &[u8]) -> bool {
+pub(in crate::git) fn is_safe_name(name: &[u8]) -> bool {
     let bare = name.to_ascii_lowercase();
     let bare = bare.trim_ascii_end();
     let bare = &bare[..bare.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1)];
