@@ -72,7 +72,7 @@ impl Repo {
             places: self.places.clone(),
             settings: self.settings.clone(),
             user: self.user.clone(),
-            inner: self.open_at(&self.places.root)?,
+            inner: open(&self.places.git_dir, &self.places.root, &self.settings)?,
         })
     }
 
@@ -168,9 +168,9 @@ impl Repo {
         &self.settings
     }
 
-    /// The same repository with other working files: a run's copy.
+    /// The same repository with other working files, a run's copy. What is written there is not settled on the disk.
     pub(super) fn open_at(&self, workdir: &Path) -> Result<Repository> {
-        open(&self.places.git_dir, workdir, &self.settings)
+        open(&self.places.git_dir, workdir, &self.settings.without_sync())
     }
 
     /// A commit by its 40 hex digits.

@@ -74,7 +74,8 @@ pub(super) struct Settings {
     /// The user's own list of files to ignore, which makes "clean" mean what `git status` says.
     excludes: PathBuf,
     attributes: PathBuf,
-    /// Whether objects are to survive a power cut.
+    /// Whether each ref and object is on the disk when it counts as written: a ref that the database names must not be an
+    /// empty file after a power cut.
     durable: bool,
     /// `user.name` and `user.email`, so that an agent's own `git commit` works in the isolated copy.
     pub(super) identity: Option<(String, String)>,
@@ -120,10 +121,21 @@ impl Settings {
     pub(super) fn replace_in(&self, repository: &Repository) -> Result<()> {
         // libgit2 reads configurations from files only; the snapshot outlives the file.
         let mut file = tempfile::NamedTempFile::new().map_err(GitError::io(std::env::temp_dir()))?;
-        file.write_all(self.own_text().as_bytes()).map_err(GitError::io(file.path().to_owned()))?;
+        file.write_all(self.own_text().as_bytes()).map_err(GitError::io(std::env::temp_dir()))?;
         let config = Config::open(file.path()).and_then(|mut config| config.snapshot());
         let config = config.map_err(GitError::git("making a configuration"))?;
         repository.set_config(&config).map_err(GitError::git("setting the configuration"))
+    }
+
+    /// The same for a repository whose writer settles what it wrote by itself.
+    pub(super) fn without_sync(&self) -> Self {
+        Self { durable: false, ..self.clone() }
+    }
+
+    /// True where the checkout leaves files out.
+    pub(super) fn is_sparse(&self) -> bool {
+        let is_on = |value: &str| matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
+        self.data.iter().any(|(key, value)| *key == "core.sparsecheckout" && is_on(value))
     }
 
     /// The data keys as a `[core]` section's lines, for the isolated copy's own configuration.
@@ -136,7 +148,6 @@ impl Settings {
     }
 
     fn own_text(&self) -> String {
-        // fsync: a snapshot that the database names must not be an empty file after a power cut.
         format!(
             "[core]\n\tbare = false\n\tlogallrefupdates = false\n\tfsyncobjectfiles = {}\n{}\texcludesfile = {}\n\tattributesfile = {}\n",
             self.durable,

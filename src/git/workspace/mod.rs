@@ -6,6 +6,7 @@
 
 mod commits;
 mod copy;
+mod durable;
 mod index;
 mod raw_object;
 mod restore;

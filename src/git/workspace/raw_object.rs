@@ -11,8 +11,11 @@ pub(super) fn commit(bytes: &[u8]) -> Option<(Oid, Vec<Oid>)> {
     Some((tree, parents))
 }
 
-/// Mode, name and object of each entry of a tree, or nothing where the bytes are no tree.
-pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<(&[u8], &[u8], Oid)>> {
+/// Mode, name and object.
+pub(super) type Entry<'b> = (&'b [u8], &'b [u8], Oid);
+
+/// The entries of a tree, or nothing where the bytes are no tree.
+pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
     const ID_BYTES: usize = 20;
     let mut entries = Vec::new();
     while !bytes.is_empty() {
