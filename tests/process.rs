@@ -385,7 +385,9 @@ fn children_of_others_keep_their_status() {
     let world = World::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (0..100).for_each(|_| assert!(world.run(world.shell("true & exit 0")).ending.orphans_killed == 0))
+            for _ in 0..100 {
+                assert_eq!(world.run(world.shell("true & exit 0")).ending.orphans_killed, 0);
+            }
         });
         scope.spawn(|| {
             for _ in 0..100 {

@@ -1,7 +1,7 @@
 //! Child processes of a process that can be killed, signalled and measured: a second run of this test program plays
 //! agentrun. Nothing else here starts a supervisor, so what a killed host leaves behind is adopted by nobody, as in life.
 #![cfg(feature = "test-fakes")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test may fail where it stands")]
 
 mod process_world;
 
@@ -37,6 +37,7 @@ fn host() {
         "many" => play_many(&world, value.parse().unwrap()),
         "flood" => play_flood(&world, value),
         "hardened" => play_hardened(&world),
+        "limited" => play_limited(&world),
         "measure" => play_measure(&world, value.parse().unwrap()),
         other => panic!("no part `{other}`"),
     }
@@ -54,7 +55,7 @@ fn play_detached(world: &World, spec: &CommandSpec) {
 fn play_with(world: &World, spec: &CommandSpec, hangup: Hangup) {
     std::thread::scope(|scope| {
         let mut child = world.spawn(spec.clone());
-        let (wishes, wished) = std::sync::mpsc::channel();
+        let (wishes, inbox) = std::sync::mpsc::channel();
         let signals = StopSignals::listen(hangup, move |signal| {
             println!("HOST signal {:?} {:?}", signal.kind, signal.press);
             let _ = wishes.send(signal.press);
@@ -62,7 +63,7 @@ fn play_with(world: &World, spec: &CommandSpec, hangup: Hangup) {
         println!("HOST started {}", serde_json::to_string(&child.until_started()).unwrap());
         let id = child.id;
         scope.spawn(move || {
-            while let Ok(press) = wished.recv() {
+            while let Ok(press) = inbox.recv() {
                 world.supervisor.stop(id, if press == Press::Again { Haste::Now } else { Haste::Polite });
             }
         });
@@ -116,6 +117,17 @@ fn play_hardened(world: &World) {
     println!("HOST own {:o}", fs::metadata(world.path("own")).unwrap().mode() & 0o777);
     println!("HOST large {:?}", fs::write(world.path("large"), vec![0; 100_000]).unwrap_err().kind());
     println!("HOST dumpable {:?}", rustix::process::dumpable_behavior().unwrap());
+}
+
+fn play_limited(world: &World) {
+    let files = u64::try_from(open_files()).unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    for room in 0..9 {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(files + room), maximum }).unwrap();
+        let status = world.run(world.command("/bin/true", &[])).ending.status;
+        assert!(matches!(status, Status::Exited(0) | Status::FailedToStart { .. }));
+        println!("HOST room {status:?} children {}", children_of_self());
+    }
 }
 
 fn play_measure(world: &World, count: usize) {
@@ -246,6 +258,14 @@ fn f22_memory_stays_small_while_a_child_floods() {
     let said = host.says("peak");
     let kib: u64 = said.split(' ').next().unwrap().parse().unwrap();
     assert!(kib < 64 << 10, "{said}");
+}
+
+#[test]
+fn f12_a_limit_of_the_system_is_told_as_one() {
+    let mut host = Host::plays("limited");
+    let said: Vec<String> = (0..9).map(|_| host.says("room")).collect();
+    assert!(said[0].contains("Limit") && said[8].contains("Exited(0)"), "{said:#?}");
+    assert!(said.iter().all(|line| line.contains("children 0")), "nothing half-started is left: {said:#?}");
 }
 
 #[test]

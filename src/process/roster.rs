@@ -32,6 +32,8 @@ pub(super) struct Roster {
     claims: RefCell<HashMap<Key, Claim>>,
     /// Children from before: a shell that replaced itself by agentrun may have had some.
     inherited: HashSet<(i32, u64)>,
+    /// False where orphans may come from elsewhere.
+    only_own_orphans: bool,
     own_group: Option<Pid>,
     /// Told whenever a child ended.
     pub(super) changed: Notify,
@@ -61,11 +63,13 @@ impl Claim {
 impl Roster {
     /// The roster of this process.
     pub(super) fn new() -> Self {
-        let children = proc_table::own_children().unwrap_or_default();
+        let children = proc_table::own_children().unwrap_or_else(children_in_table);
+        let inherited: HashSet<_> = children.into_iter().filter_map(|pid| Some(Process::read(pid)?.key())).collect();
         Self {
             waiting: RefCell::default(),
             claims: RefCell::default(),
-            inherited: children.into_iter().filter_map(|pid| Some(Process::read(pid)?.key())).collect(),
+            only_own_orphans: inherited.is_empty() && getpid() != Pid::INIT,
+            inherited,
             own_group: Some(getpgrp()),
             changed: Notify::new(),
             buffer: RefCell::new(vec![0; READ].into_boxed_slice()),
@@ -76,6 +80,11 @@ impl Roster {
     pub(super) fn enter(&self, key: Key, claim: Claim) {
         self.waiting.borrow_mut().insert(claim.leader.as_raw_nonzero().get(), key);
         self.claims.borrow_mut().insert(key, claim);
+    }
+
+    /// True until the child's end is told.
+    pub(super) fn knows(&self, key: Key) -> bool {
+        self.claims.borrow().contains_key(&key)
     }
 
     /// Strikes a child whose end is about to be told.
@@ -162,7 +171,9 @@ impl Roster {
     }
 
     /// Whether an adopted child is what `key` left behind. What nobody can claim (it left group and session and was
-    /// started with an empty environment) belongs to the only child there is, and to nobody while there are several.
+    /// started with an empty environment) belongs to the only child there is, and to nobody while there are several. Where
+    /// orphans come from elsewhere, too (of inherited children, or because agentrun is the first process of a container),
+    /// such a process is left alone.
     pub(super) fn belongs(&self, key: Key, process: &Process) -> bool {
         let claims = self.claims.borrow();
         let Some(own) = claims.get(&key) else { return false };
@@ -178,7 +189,7 @@ impl Roster {
         if others().any(carries) {
             return false;
         }
-        carries(own) || (claims.len() == 1 && self.inherited.is_empty())
+        carries(own) || (claims.len() == 1 && self.only_own_orphans)
     }
 }
 
