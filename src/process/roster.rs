@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::{ChildId, Status};
-use super::proc_table::{self, Process};
+use super::proc_table::{self, Marking, Process};
 use super::tend::Order;
 
 /// Names a child among those of all supervisors of this process.
@@ -51,6 +51,17 @@ pub(super) struct Claim {
     pub(super) family: HashSet<(i32, u64)>,
     /// The way to its task.
     pub(super) orders: UnboundedSender<Order>,
+}
+
+/// Whose an adopted child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Belonging {
+    /// Left behind by the child in question.
+    Here,
+    /// By another one, or by nobody of ours.
+    Elsewhere,
+    /// A second look may tell.
+    Unclear,
 }
 
 impl Claim {
@@ -174,22 +185,28 @@ impl Roster {
     /// started with an empty environment) belongs to the only child there is, and to nobody while there are several. Where
     /// orphans come from elsewhere, too (of inherited children, or because agentrun is the first process of a container),
     /// such a process is left alone.
-    pub(super) fn belongs(&self, key: Key, process: &Process) -> bool {
+    pub(super) fn belonging(&self, key: Key, process: &Process) -> Belonging {
         let claims = self.claims.borrow();
-        let Some(own) = claims.get(&key) else { return false };
+        let Some(own) = claims.get(&key) else { return Belonging::Elsewhere };
         let others = || claims.iter().filter(|(other, _)| **other != key).map(|(_, claim)| claim);
         if own.owns(process) {
-            return true;
+            return Belonging::Here;
         }
         if others().any(|claim| claim.owns(process)) {
-            return false;
+            return Belonging::Elsewhere;
         }
-        let marker = proc_table::marker_of(process.pid);
-        let carries = |claim: &Claim| marker.is_some() && claim.marker == marker;
+        let marking = proc_table::marking_of(process.pid);
+        let carries =
+            |claim: &Claim| matches!((&marking, &claim.marker), (Marking::Marked(one), Some(other)) if one == other);
         if others().any(carries) {
-            return false;
+            Belonging::Elsewhere
+        } else if carries(own) || (claims.len() == 1 && self.only_own_orphans) {
+            Belonging::Here
+        } else if marking == Marking::Blank {
+            Belonging::Unclear
+        } else {
+            Belonging::Elsewhere
         }
-        carries(own) || (claims.len() == 1 && self.only_own_orphans)
     }
 }
 

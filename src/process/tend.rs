@@ -184,17 +184,23 @@ impl Tended {
         let mut remains = Remains::default();
         let begin = Instant::now();
         let mut kill_from = if self.ladder.report().is_some() { begin } else { begin + LEFTOVER_GRACE };
+        let clear_by = begin + LEFTOVER_GRACE;
         let mut give_up = None;
-        while let Left::Some(left) = sweep::left_of(&self.entry.roster, self.entry.key) {
+        loop {
+            let Left { found, unclear } = sweep::left_of(&self.entry.roster, self.entry.key);
             let now = Instant::now();
-            if give_up.is_some_and(|limit| now >= limit) {
-                remains.survivors = left.iter().map(|row| row.pid).collect();
-                break;
-            }
-            if now < kill_from {
+            if found.is_empty() {
+                if !unclear || now >= clear_by {
+                    break;
+                }
+                self.read_until_change(now + BETWEEN_LOOKS, &mut kill_from).await;
+            } else if now < kill_from {
                 self.read_until_change(kill_from, &mut kill_from).await;
+            } else if give_up.is_some_and(|limit| now >= limit) {
+                remains.survivors = found.iter().map(|row| row.pid).collect();
+                break;
             } else {
-                sweep::kill(&left, self.entry.leader, &mut remains.killed);
+                sweep::kill(&found, self.entry.leader, &mut remains.killed);
                 give_up = give_up.or(now.checked_add(KILL_LIMIT));
                 self.read_until_change(now + BETWEEN_LOOKS, &mut kill_from).await;
             }
