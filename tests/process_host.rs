@@ -121,6 +121,8 @@ fn play_hardened(world: &World) {
     println!("HOST own {:o}", fs::metadata(world.path("own")).unwrap().mode() & 0o777);
     println!("HOST large {:?}", fs::write(world.path("large"), vec![0; 100_000]).unwrap_err().kind());
     println!("HOST dumpable {:?}", rustix::process::dumpable_behavior().unwrap());
+    let orphans = world.run(world.agent("setsid-child,ok")).ending.orphans_killed;
+    println!("HOST still finds {orphans} of {}", orphans as usize + children_of_self());
 }
 
 /// A child with a daemon that nobody can claim, and a short one that ends meanwhile.
@@ -446,6 +448,7 @@ fn t4_t10_a_hardened_process_keeps_its_ways_to_itself() {
     assert_eq!(host.says("own"), "600");
     assert_eq!(host.says("large"), "FileTooLarge");
     assert_eq!(host.says("dumpable"), "NotDumpable");
+    assert_eq!(host.says("still"), "finds 1 of 1");
 }
 
 /// Not a test but a measurement: `cargo test --release --features test-fakes --test process_host measure -- --ignored --nocapture`.
