@@ -1,6 +1,7 @@
 //! Lists of runs and the ways from what a person types to a run. Made to stay fast with a hundred thousand runs: each
 //! list walks an index, and reads nothing of a run that it does not show.
 
+use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
 use super::calls::RunFilter;
@@ -33,8 +34,8 @@ const CANDIDATES: u32 = 20;
 impl Store {
     /// A list of runs, newest first.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
-        let (sql, value) = statement(filter);
-        rows::all(&self.db, &sql, rusqlite::params![TENANT, value], |row| {
+        let (sql, values) = statement(filter);
+        rows::all(&self.db, &sql, params_from_iter(values), |row| {
             let run = rows::run(row)?;
             let (title, step) = (row.take()?, row.take::<Option<String>>()?.map(StepKey::recorded));
             let failed_attempts = row.count()?;
@@ -49,17 +50,17 @@ impl Store {
         let upper = text.to_ascii_uppercase();
         let lower = text.to_ascii_lowercase();
         let after = format!("{text}\u{10ffff}");
-        let ways: [(&str, &str, &str); 4] = [
-            ("id = ?2 AND ?3 IS NOT NULL", text, ""),
-            ("support_code = ?2 AND ?3 IS NOT NULL", &upper, ""),
-            ("task = (SELECT seq FROM task WHERE tenant = ?1 AND folded = ?2) AND ?3 IS NOT NULL", &lower, ""),
-            ("id >= ?2 AND id < ?3", text, &after),
+        let of_task = "SELECT seq FROM task WHERE tenant = ?1 AND folded = ?2";
+        let ways: [(String, &[&str]); 4] = [
+            ("id = ?2".to_owned(), &[text]),
+            ("support_code = ?2 ORDER BY seq DESC".to_owned(), &[&upper]),
+            (format!("task = ({of_task}) ORDER BY number DESC"), &[&lower]),
+            ("id >= ?2 AND id < ?3 ORDER BY seq DESC".to_owned(), &[text, &after]),
         ];
-        for (condition, from, to) in ways {
-            let sql =
-                format!("SELECT id FROM run WHERE tenant = ?1 AND {condition} ORDER BY seq DESC LIMIT {CANDIDATES}");
-            let found =
-                rows::all(&self.db, &sql, (TENANT, from, to), |row| Ok(RunId::recorded(row.take::<String>()?)))?;
+        for (condition, values) in ways {
+            let sql = format!("SELECT id FROM run WHERE tenant = ?1 AND {condition} LIMIT {CANDIDATES}");
+            let params = params_from_iter([&[TENANT], values].concat());
+            let found = rows::all(&self.db, &sql, params, |row| Ok(RunId::recorded(row.take::<String>()?)))?;
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -80,37 +81,37 @@ impl Store {
     }
 }
 
-/// The statement of a list, and the value of its `?2`.
-pub(super) fn statement(filter: &RunFilter) -> (String, Value) {
+/// The statement of a list, and its values.
+pub(super) fn statement(filter: &RunFilter) -> (String, Vec<Value>) {
     let open = format!("SELECT seq FROM run WHERE tenant = ?1 AND status IN ({})", in_list(OPEN));
-    let newest = "SELECT seq FROM run ORDER BY seq DESC LIMIT ?2";
+    let newest = "SELECT seq FROM run WHERE tenant = ?1 ORDER BY seq DESC LIMIT ?2";
+    let number = |count: &u32| Some(Value::from(i64::from(*count)));
+    let word = |text: &str| Some(Value::from(text.to_owned()));
     let (chosen, value) = match filter {
         RunFilter::Overview { newest: count } => {
-            (format!("{open} UNION SELECT seq FROM ({newest})"), Value::from(i64::from(*count)))
+            (format!("{open} UNION ALL SELECT seq FROM ({newest})"), number(count))
         }
-        RunFilter::Open => (open, Value::Null),
-        RunFilter::Newest(count) => (newest.to_owned(), Value::from(i64::from(*count))),
-        RunFilter::Dead => (
-            "SELECT seq FROM run WHERE tenant = ?1 AND status = ?2".to_owned(),
-            Value::from(RunStatus::DeadLetter.word().to_owned()),
-        ),
-        RunFilter::All => ("SELECT seq FROM run WHERE tenant = ?1".to_owned(), Value::Null),
-        RunFilter::Task(task) => (
-            "SELECT seq FROM run WHERE tenant = ?1 \
-             AND task = (SELECT seq FROM task WHERE tenant = ?1 AND folded = ?2)"
-                .to_owned(),
-            Value::from(task.folded()),
-        ),
+        RunFilter::Open => (open, None),
+        RunFilter::Newest(count) => (newest.to_owned(), number(count)),
+        RunFilter::Dead => {
+            ("SELECT seq FROM run WHERE tenant = ?1 AND status = ?2".to_owned(), word(RunStatus::DeadLetter.word()))
+        }
+        RunFilter::All => ("SELECT seq FROM run WHERE tenant = ?1".to_owned(), None),
+        RunFilter::Task(task) => {
+            let of_task = "SELECT seq FROM task WHERE tenant = ?1 AND folded = ?2";
+            (format!("SELECT seq FROM run WHERE tenant = ?1 AND task = ({of_task})"), word(&task.folded()))
+        }
     };
+    let values = std::iter::once(Value::from(TENANT.to_owned())).chain(value).collect();
     let sql = format!(
         "SELECT {run}, r.title, \
          (SELECT s.key FROM step s WHERE s.run = r.seq AND s.state IN ('RUNNING', 'FAILED', 'UNKNOWN') \
           ORDER BY s.state = 'RUNNING' DESC, s.finished_at DESC, s.position DESC LIMIT 1), \
          (SELECT count(*) FROM attempt a WHERE a.run = r.seq AND a.state IN ('FAILED', 'LOST')), {usage} \
          FROM run r JOIN task t ON t.seq = r.task LEFT JOIN execution e ON e.run = r.seq \
-         WHERE r.tenant = ?1 AND r.seq IN ({chosen}) AND (?2 IS NULL OR TRUE) GROUP BY r.seq ORDER BY r.seq DESC",
+         WHERE r.tenant = ?1 AND r.seq IN ({chosen}) GROUP BY r.seq ORDER BY r.seq DESC",
         run = rows::RUN,
         usage = rows::USAGE
     );
-    (sql, value)
+    (sql, values)
 }

@@ -136,8 +136,8 @@ fn r_r3_a_person_requeues_a_dead_letter_and_the_reason_is_kept() {
     let last = world.store.chain(hold.run.as_str()).unwrap().pop().unwrap();
     assert_eq!((last.reason.as_deref(), last.actor.as_str()), (Some("the key was renewed"), "alice"));
     world.claim(&hold.run, RunEvent::Resume, 1).unwrap();
-    let held = world.store.decide(&hold.run, &Decision { event: RunEvent::Cancel, ..decision }, &ctx).unwrap_err();
-    assert_eq!(held.code(), Code::Busy);
+    let late = world.store.decide(&hold.run, &Decision { event: RunEvent::Cancel, ..decision }, &ctx).unwrap_err();
+    assert_eq!(late.code(), Code::Busy);
     let cancel = world.store.cancel_at_rest(&hold.run, 2, &ctx).unwrap_err();
     assert_eq!(cancel.code(), Code::InvalidState, "a held run is canceled by its holder");
 }

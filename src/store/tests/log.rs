@@ -7,6 +7,7 @@ use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
 use crate::domain::record::{ArtifactRecord, ArtifactType, CheckpointRecord};
 use crate::domain::run::{AttemptEvent, PhaseEvent};
+use crate::domain::step::StepState as S;
 use crate::store::{EventFilter, Note};
 
 /// One change of every kind, in an order that a run could have, and the event that each must leave.
@@ -103,7 +104,6 @@ fn r_s3_what_was_recorded_is_read_back() {
     assert_eq!((execution.end.clone(), execution.active), (Some(ProcessEnd::Exited { code: 0 }), Millis(4)));
     assert_eq!(view.run.snapshot, Some("d".repeat(40)));
     let keys: Vec<_> = view.steps.iter().map(|s| (s.key.as_str(), s.state)).collect();
-    use crate::domain::step::StepState as S;
     let pending = |name| (name, S::Pending);
     let expected = [
         pending("context"),
@@ -130,12 +130,12 @@ fn r_m6_events_are_found_by_run_request_kind_and_code() {
     other.request_id = RequestId::recorded("delivery-9");
     let reused = Note { kind: EventKind::RunReused, reason: "succeeded before".into(), body: serde_json::json!({}) };
     world.store.note(Some(&hold.run), &reused, &other).unwrap();
-    let refused = Note {
+    let start = Note {
         kind: EventKind::StartRefused,
         reason: "no such task".into(),
         body: serde_json::json!({ "code": "CONFIG_INVALID" }),
     };
-    world.store.note(None, &refused, &other).unwrap();
+    world.store.note(None, &start, &other).unwrap();
     let find = |filter: EventFilter| -> Vec<EventKind> {
         world.store.events(&filter).unwrap().into_iter().map(|e| e.kind).collect()
     };
