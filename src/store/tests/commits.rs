@@ -39,6 +39,10 @@ fn f06_a_commit_that_is_not_there_is_applied_again() {
     let mut world = World::new();
     with_faults(&mut world, &[LOST]).unwrap();
     assert_recorded(&world, 1);
+    // With the id that was chosen before the first commit: should that one turn up after all, it is not there twice.
+    let lost = LOST_EVENTS.with_borrow(|ids| ids.last().cloned());
+    let last = world.store.chain("run_182_001").unwrap().pop().unwrap();
+    assert_eq!(lost.as_deref(), Some(last.id.as_str()));
 }
 
 #[test]
