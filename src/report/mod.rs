@@ -24,6 +24,4 @@ pub mod story;
 pub mod text;
 
 #[cfg(test)]
-mod fixture;
-#[cfg(test)]
 mod schemas;
