@@ -192,7 +192,9 @@ mod tests {
                     scope.spawn(|| (0..20).for_each(|n| write(&path, &versions[n % 2], IfExists::Replace).unwrap()))
                 })
                 .collect();
-            writers.into_iter().for_each(|w| w.join().unwrap());
+            for writer in writers {
+                writer.join().unwrap();
+            }
             done.store(true, Ordering::Relaxed);
             reader.join().unwrap();
         });

@@ -154,7 +154,7 @@ fn free_nth(collection: &Collection<'_>) -> u32 {
         let folder = RunDir::artifact_name(collection.step, *nth, "");
         collection.recorded.iter().any(|record| record.path.starts_with(&folder))
     };
-    (1..).find(|nth| !taken(nth)).unwrap_or(u32::MAX)
+    (1..u32::MAX).find(|nth| !taken(nth)).unwrap_or(u32::MAX)
 }
 
 struct Collector<'a> {

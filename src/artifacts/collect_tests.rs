@@ -335,7 +335,7 @@ fn f08_a_full_disk_fails_the_step_and_leaves_no_half_file() {
         return;
     }
     world.file("small", &[1; 1000]);
-    world.file("zz-large", &[2; 200_000]);
+    world.file("zz-large", &vec![2; 200_000]);
     let error = world.try_collect(&["small", "zz-large"]).unwrap_err();
     let kept = small.join("qa/small").metadata().unwrap().size();
     let left = std::fs::read_dir(small.join("qa")).unwrap().count();

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((end.text.as_str(), end.cut, end.size), ("third\n", true, 24));
         let whole = tail(&path, 1000).unwrap();
         assert_eq!((whole.text.as_str(), whole.cut), ("first line\nsecond\nthird\n", false));
-        let (_dir, path) = log(&vec![b'x'; 100]);
+        let (_dir, path) = log(&[b'x'; 100]);
         assert_eq!(tail(&path, 10).unwrap().text, "x".repeat(10), "one long line is still shown");
         assert_eq!(tail(Path::new("/nonexistent/log"), 10).unwrap(), Tail::default());
     }

@@ -125,17 +125,17 @@ fn running(input: &MeaningInput<'_>) -> Meaning {
     let run = input.run;
     let silence = Millis::between(last_sign(run), input.now);
     let silent = silence > input.silent_after;
-    let work = format!("works{}", at_step(input));
+    let busy = format!("works{}", at_step(input));
     let quiet = format!("last sign of life {} ago", rough(silence));
     let (word, reading, sentence) = match input.holding {
         Holding::Held if run.cancel_requested => (MeaningWord::InProgress, None, "is being canceled".to_owned()),
         Holding::Held if silent => {
-            let sentence = format!("{work}; its process lives, {quiet}");
+            let sentence = format!("{busy}; its process lives, {quiet}");
             (MeaningWord::InProgress, Some(Reading::Stale), sentence)
         }
-        Holding::Held => (MeaningWord::InProgress, None, format!("{work}; safe to close, it goes on")),
+        Holding::Held => (MeaningWord::InProgress, None, format!("{busy}; safe to close, it goes on")),
         Holding::Foreign if !silent => {
-            (MeaningWord::InProgress, None, format!("{work} on another machine or boot; {quiet}"))
+            (MeaningWord::InProgress, None, format!("{busy} on another machine or boot; {quiet}"))
         }
         Holding::Foreign => {
             let sentence = format!("its process on another machine or boot fell silent{}; {quiet}", at_step(input));
