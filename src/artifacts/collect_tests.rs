@@ -304,6 +304,14 @@ fn f15_the_state_folder_is_known_by_what_it_is_and_its_files_are_never_opened() 
 }
 
 #[test]
+fn a_working_copy_inside_the_state_folder_is_no_state() {
+    let mut world = World::new();
+    world.work = world.home.work_dir(&RunId::recorded("run_1_001")).unwrap();
+    world.file("out/a.txt", b"a");
+    assert_eq!(paths(&world.collect(&["**"])), ["artifacts/qa/out/a.txt"]);
+}
+
+#[test]
 fn f21_recorded_files_stay_and_litter_of_a_crash_is_replaced() {
     let mut world = World::new();
     world.file("out", b"first");

@@ -1,14 +1,17 @@
 //! What people see, as snapshots. Only tests.
 
 use super::compare::{Side, compare};
+use super::document;
 use super::html::html;
 use super::input::{ChangeKind, FileChange, PatchText, ReportInput, StepTail};
 use super::junit::junit;
 use super::markdown::markdown;
 use super::record_json::{ResumeDifference, ResumeDocument};
+use super::run_json::{Extras, StatusEntry, run_json, status_json};
 use super::text::{StatusRow, Style, budget_table, diff_text, end_block, resume_text, show_tree, status_table};
 use crate::domain::budget::{Budget, Limits, Usage};
 use crate::domain::event::{Event, EventKind};
+use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::lease::Holding;
 use crate::domain::machine::Word as _;
 use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
@@ -18,6 +21,7 @@ use crate::domain::record::{Dirty, RunView};
 use crate::domain::run::RunStatus;
 use crate::domain::sample::{at, event, key, meaning_of, summary, view};
 use crate::domain::step::StepState;
+use crate::domain::task::{CommandLine, Prompt, StepBody};
 
 struct World {
     view: RunView,
@@ -149,6 +153,45 @@ fn r_u2_junit_has_one_case_per_step() {
 }
 
 #[test]
+fn fr_c20_junit_is_read_back_by_a_parser() {
+    let xml = junit(&world(RunStatus::Failed).input()).unwrap();
+    let read = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+    let cases = &read.test_suites[0].test_cases;
+    assert_eq!(cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["context", "codex", "qa"]);
+    assert_eq!((read.test_suites[0].failures, read.test_suites[0].errors), (1, 0));
+}
+
+/// Everything that a run was given and that nobody but its steps needs.
+#[test]
+fn r_a16_no_prompt_input_environment_or_key_reaches_a_report() {
+    let mut world = world(RunStatus::Failed);
+    let canary = || "CANARY-7f3a".to_owned();
+    let inputs = &mut world.view.inputs;
+    let prompt = Prompt { path: "prompts/fix.md".into(), version: "v1".into(), sha256: "0".into(), template: canary() };
+    inputs.prompts.insert(key("codex"), prompt);
+    inputs.spec.inputs.insert("ticket".into(), canary());
+    inputs.spec.steps[0].env.insert("TOKEN".into(), canary());
+    inputs.spec.steps[0].body = StepBody::Command { run: CommandLine::Shell(canary()) };
+    inputs.policy.env.push(canary());
+    world.view.run.key_hash = Some(Sha256Hash::of(b"key"));
+    let extras = Extras { via: None, meaning: &world.meaning, branch: None, warnings: &[] };
+    let entry = StatusEntry { view: &world.view, meaning: &world.meaning, branch: None };
+    let rendered = [
+        markdown(&world.input()),
+        html(&world.input()),
+        junit(&world.input()).unwrap(),
+        document::pretty(&run_json(&world.view, &extras)),
+        document::line(&status_json(&[entry])),
+        end_block(&world.view, &world.meaning, &Style::plain()),
+        show_tree(&world.view, &world.meaning, &Style::plain()),
+    ];
+    let key_hash = Sha256Hash::of(b"key").hex();
+    for text in rendered {
+        assert!(!text.contains("CANARY") && !text.contains(&key_hash[..8]), "{text}");
+    }
+}
+
+#[test]
 fn r_u1_the_end_block_says_what_happened_what_it_cost_and_what_next() {
     let block = |status| {
         let view = view(status);
@@ -213,7 +256,7 @@ fn r_s7_two_runs_are_compared() {
     let mut right = view(RunStatus::Failed);
     right.run.id = crate::domain::ids::RunId::recorded("run_182_002");
     right.run.components.mode = "review".into();
-    right.artifacts[0].sha256 = crate::domain::hash::encoding::Sha256Hash::of(b"other");
+    right.artifacts[0].sha256 = Sha256Hash::of(b"other");
     right.artifacts.remove(1);
     right.usage.tool_calls = 9;
     let compared = compare(Side { view: &left, attempt: None }, Side { view: &right, attempt: None });
