@@ -89,6 +89,32 @@ impl World {
     }
 }
 
+/// Exchanges two names again and again until it goes, also when a test fails.
+struct Swapper {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn start(one: PathBuf, other: PathBuf) -> Self {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = std::sync::Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !seen.load(std::sync::atomic::Ordering::Relaxed) {
+                rustix::fs::renameat_with(CWD, &one, CWD, &other, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|t| drop(t.join()));
+    }
+}
+
 fn paths(collected: &Collected) -> Vec<&str> {
     collected.kept.iter().map(|a| a.path.as_str()).collect()
 }
@@ -142,7 +168,8 @@ fn f86_nothing_but_regular_files_of_one_name_is_kept() {
     symlink(secret.join("key"), work.join("link")).unwrap();
     symlink(&secret, work.join("dirlink")).unwrap();
     symlink("nowhere", work.join("dangling")).unwrap();
-    std::fs::hard_link(secret.join("key"), work.join("hard")).unwrap();
+    std::fs::write(secret.join("other"), b"CANARY-5678").unwrap();
+    std::fs::hard_link(secret.join("other"), work.join("hard")).unwrap();
     mknodat(CWD, work.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(work.join("socket")).unwrap();
     std::fs::File::create(work.join("sparse")).unwrap().set_len(1 << 40).unwrap();
@@ -191,24 +218,17 @@ fn f86_a_file_that_is_swapped_all_the_time_never_leaks() {
     let (plain, link) = (world.work().join("plain"), world.work().join("link"));
     std::fs::write(&plain, b"harmless").unwrap();
     symlink(&secret, &link).unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let flags = rustix::fs::RenameFlags::EXCHANGE;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                rustix::fs::renameat_with(CWD, &link, CWD, &target, flags).unwrap();
-            }
-        });
-        let until = Instant::now() + Duration::from_millis(700);
-        let (mut kept, mut skipped) = (0, 0);
-        while Instant::now() < until || kept == 0 || skipped == 0 {
-            let collected = world.collect(&["out/*?"]);
-            kept += collected.kept.len();
-            skipped += collected.skipped.len();
-            assert!(Instant::now() < until + Duration::from_secs(20), "{kept} kept, {skipped} skipped");
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
+    let swapper = Swapper::start(link, target);
+    let until = Instant::now() + Duration::from_millis(700);
+    let (mut kept, mut skipped) = (0, 0);
+    while Instant::now() < until || kept == 0 || skipped == 0 {
+        let collected = world.collect(&["out/*?"]);
+        assert!(collected.kept.iter().all(|a| a.sha256 == Sha256Hash::of(b"harmless")));
+        kept += collected.kept.len();
+        skipped += collected.skipped.len();
+        assert!(Instant::now() < until + Duration::from_secs(20), "{kept} kept, {skipped} skipped");
+    }
+    drop(swapper);
     assert!(world.has_no(b"CANARY"));
 }
 
@@ -221,19 +241,13 @@ fn f86_a_folder_that_is_swapped_for_a_link_never_leaks() {
     world.file("out/file", b"harmless");
     let (out, link) = (world.work().join("out"), world.work().join("link"));
     symlink(&secret, &link).unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                rustix::fs::renameat_with(CWD, &link, CWD, &out, rustix::fs::RenameFlags::EXCHANGE).unwrap();
-            }
-        });
-        let until = Instant::now() + Duration::from_millis(500);
-        while Instant::now() < until {
-            world.collect(&["out/**?", "out/file?"]);
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
+    let swapper = Swapper::start(link, out);
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        let collected = world.collect(&["out/**?", "out/file?"]);
+        assert!(collected.kept.iter().all(|a| a.sha256 == Sha256Hash::of(b"harmless")));
+    }
+    drop(swapper);
     assert!(world.has_no(b"CANARY"));
 }
 

@@ -26,7 +26,7 @@ const PAYLOADS: &[&str] = &[
     "[click](javascript:alert(1))",
     "![pixel](https://evil.example/p.png)",
     "<https://evil.example>",
-    "https://evil.example/bare",
+    "https://evil.example/bare www.evil.example",
     "[ref]: https://evil.example",
     "`code` ``more`` ```fence```",
     "```\n# broken out\n```",
@@ -134,10 +134,21 @@ fn f78_no_data_becomes_html() {
     }
 }
 
+fn unbase64(text: &str) -> Vec<u8> {
+    let letters = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect::<Vec<_>>();
+    let bits = |c: char| letters.iter().position(|l| *l == c).unwrap();
+    let bits = text.trim_end_matches('=').chars().map(bits).flat_map(|n| (0..6).rev().map(move |i| n >> i & 1));
+    let bits = bits.collect::<Vec<_>>();
+    bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |n, bit| n << 1 | u8::try_from(*bit).unwrap())).collect()
+}
+
 #[test]
 fn f78_the_content_policy_allows_exactly_the_style_sheet() {
     let page = html(&world(HARMLESS).input());
     assert!(page.contains("default-src 'none'; style-src 'sha256-"), "no script, no image, no address");
+    let style = page.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>")).unwrap().0;
+    let named = page.split_once("'sha256-").and_then(|(_, rest)| rest.split_once('\'')).unwrap().0;
+    assert_eq!(unbase64(named), crate::domain::hash::encoding::Sha256Hash::of(style.as_bytes()).0);
     assert!(!page.contains("unsafe-inline"));
     assert_eq!(page.matches("style=").count(), 0, "an inline style would not be allowed");
 }
@@ -172,6 +183,54 @@ fn kind(line: &str) -> String {
         _ if line.starts_with("  - ") => "sub-item".to_owned(),
         _ if line.is_empty() => "empty".to_owned(),
         _ => "text".to_owned(),
+    }
+}
+
+/// A line without its code spans.
+fn outside_code(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find('`') {
+        let ticks = rest[at..].len() - rest[at..].trim_start_matches('`').len();
+        let (before, after) = (&rest[..at], &rest[at + ticks..]);
+        let end = "`".repeat(ticks);
+        let close = after
+            .match_indices(&end)
+            .map(|(i, _)| i)
+            .find(|i| !after[..*i].ends_with('`') && !after[i + ticks..].starts_with('`'));
+        out.push_str(before);
+        rest = match close {
+            Some(close) if !before.ends_with('\\') => &after[close + ticks..],
+            _ => after,
+        };
+    }
+    out + rest
+}
+
+/// Lines that are in no block.
+fn outside_blocks(text: &str) -> impl Iterator<Item = &str> {
+    let mut fence: Option<&str> = None;
+    text.lines().filter(move |line| {
+        let ticks = &line[..line.len() - line.trim_start_matches('`').len()];
+        match fence {
+            Some(open) if ticks.len() >= open.len() && line.trim_end() == ticks => fence = None,
+            None if ticks.len() >= 3 => fence = Some(ticks),
+            None => return true,
+            Some(_) => {}
+        }
+        false
+    })
+}
+
+#[test]
+fn f78_markdown_carries_no_html_link_or_mention() {
+    for payload in PAYLOADS {
+        for line in outside_blocks(&markdown(&world(payload).input())) {
+            let line = outside_code(line).replace("<code>", "").replace("</code>", "").replace("\\]", "");
+            for never in ["<", "](", "://", "www.", "@e", "#1"] {
+                assert!(!line.contains(never), "{never} of {payload:?} in {line}");
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ const STYLE: &str = include_str!("report.css");
 pub fn html(input: &ReportInput<'_>) -> String {
     let story = Story::of(input);
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         base64(&Sha256::digest(STYLE.as_bytes()))
     );
     let page = html! {
