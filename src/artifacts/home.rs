@@ -102,6 +102,20 @@ impl Home {
         Ok(self.root.join("work").join(plain_name(run.as_str())?))
     }
 
+    /// The folder of all isolated working copies.
+    pub fn work_root(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// Deletes the folder of a run that retention gave up.
+    pub fn remove_run_dir(&self, run: &RunId) -> Result<(), ArtifactError> {
+        let dir = self.run_dir(run)?;
+        match fs_err::remove_dir_all(dir.path()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ArtifactError::io(dir.path(), e)),
+            _ => Ok(()),
+        }
+    }
+
     /// A home of its own for an agent that must not use the user's (`home: private`); made where there is none.
     pub fn private_home(&self, name: &str) -> Result<PathBuf, ArtifactError> {
         let homes = self.root.join("homes");

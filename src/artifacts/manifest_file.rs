@@ -1,22 +1,34 @@
 //! `manifest.yml` on disk (R-S4): replaced in one step, so that a reader sees an old one or a new one, never half of one.
-//! Text in, text out: what YAML is, is known elsewhere.
 
 use std::io;
 
 use super::ArtifactError;
 use super::atomic::{self, IfExists};
 use super::run_dir::RunDir;
+use crate::domain::manifest::Manifest;
+use crate::yaml;
 
 /// A larger file is no manifest of ours.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// Replaces the manifest of a run by a rendered one.
-pub fn write(run: &RunDir, render: &str) -> Result<(), ArtifactError> {
-    atomic::write(&run.manifest(), render.as_bytes(), IfExists::Replace)
+/// Replaces the manifest of a run.
+pub fn write(run: &RunDir, manifest: &Manifest) -> Result<(), ArtifactError> {
+    let text = yaml::render(manifest).map_err(|e| broken(run, &e))?;
+    atomic::write(&run.manifest(), text.as_bytes(), IfExists::Replace)
 }
 
-/// The manifest's text; `None` when there is none.
-pub fn read(run: &RunDir) -> Result<Option<String>, ArtifactError> {
+/// The manifest; `None` when there is none.
+pub fn read(run: &RunDir) -> Result<Option<Manifest>, ArtifactError> {
+    let Some(text) = read_text(run)? else { return Ok(None) };
+    let document = yaml::Document::read_with("manifest.yml", text.as_bytes(), yaml::Author::Program);
+    document.and_then(|d| d.deserialize()).map(Some).map_err(|e| broken(run, &e))
+}
+
+fn broken(run: &RunDir, why: &dyn std::fmt::Display) -> ArtifactError {
+    ArtifactError::io(run.manifest(), io::Error::new(io::ErrorKind::InvalidData, why.to_string()))
+}
+
+fn read_text(run: &RunDir) -> Result<Option<String>, ArtifactError> {
     let path = run.manifest();
     match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -33,8 +33,10 @@ pub enum Change {
         /// Why.
         failure: Option<Failure>,
     },
-    /// A step moves. `Begin`, `BeginAgain` and `Recheck` open an execution; `SendBack` counts a round of the QA step
-    /// named in `because_of`.
+    /// A step moves. `Begin`, `BeginAgain` and `Recheck` open an execution and clear the step's own `sent_back`; `SendBack`
+    /// of an agent step counts a round of the QA step named in `because_of` and sets that step's `sent_back`. (SendBack of a
+    /// qa or command step between them only puts it back to PENDING.) A take-over (`claim`) leaves RUNNING steps as they
+    /// are: the engine then records for each of them either that it was finished after all, or `Interrupt`.
     Step {
         /// Which.
         step: StepKey,

@@ -62,6 +62,10 @@ words! {
         LeftoversEnded = "leftovers.ended",
         /// A person accepted a difference.
         DifferenceAccepted = "difference.accepted",
+        /// The run goes on with other inputs.
+        InputsReplaced = "inputs.replaced",
+        /// The task's ledger began anew after a verified success.
+        LedgerClosed = "ledger.closed",
         /// A limit was raised.
         BudgetRaised = "budget.raised",
         /// A write of a holder that had lost its lease was turned down.

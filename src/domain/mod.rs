@@ -34,4 +34,5 @@ pub mod run;
 pub(crate) mod sample;
 pub mod step;
 pub mod task;
+pub mod template;
 pub mod text;

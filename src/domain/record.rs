@@ -166,6 +166,9 @@ pub struct StepRecord {
     pub runs: u32,
     /// How often its agent was sent back because of it (QA steps).
     pub rounds: u32,
+    /// True from the moment its agent was sent back until it is checked again. A flag, not a comparison of times: the wall
+    /// clock may jump in between (F40).
+    pub sent_back: bool,
     /// Why.
     pub code: Option<Code>,
     /// The same in words.

@@ -132,7 +132,7 @@ pub enum When {
     Always,
     /// Only when something before it failed.
     OnFailure,
-    /// When everything it needs succeeded and the expression over inputs, run and steps.<key>.state is true.
+    /// When everything it needs succeeded and the expression over inputs, run and `steps.<key>.state` is true.
     Expression(String),
 }
 
@@ -237,7 +237,7 @@ pub enum PromptRef {
 /// A prompt as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The file, or `(command line)`.
+    /// The file, or [`Prompt::COMMAND_LINE`].
     pub path: String,
     /// The version in its front matter, or `sha256-` and twelve digits of the text.
     pub version: String,
@@ -245,6 +245,16 @@ pub struct Prompt {
     pub sha256: String,
     /// The template.
     pub template: String,
+}
+
+/// The environment variable by which commands see an input.
+pub fn input_variable(name: &str) -> String {
+    format!("AGENTRUN_INPUT_{}", name.to_ascii_uppercase())
+}
+
+impl Prompt {
+    /// The `path` of a prompt that was given as text. Such a text is no template: it is passed as it is.
+    pub const COMMAND_LINE: &'static str = "(command line)";
 }
 
 impl StepSpec {

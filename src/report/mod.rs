@@ -14,6 +14,7 @@
 //! | [`amount`] | times and amounts as they are written |
 
 pub mod amount;
+pub mod command_json;
 pub mod compare;
 pub mod document;
 pub mod html;

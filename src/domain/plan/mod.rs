@@ -1,5 +1,9 @@
-//! "What now?" as pure functions: from the record as it stands to what may be said or done next. Nothing here reads a
-//! clock or writes anything.
+//! "What now?" as plain functions over the record: what a start does, which step comes next, whether going on is safe,
+//! what follows a failure, what a state means. Each answers with its reasons, none of them acts.
 
+pub mod after_failure;
 pub mod meaning;
+pub mod pipeline;
+pub mod resume;
+pub mod start;
 pub mod verdict;

@@ -1,5 +1,7 @@
 //! The policy of a repository: limits, clocks, agents and rules (R-P1, R-P4), with the defaults that hold without a file.
 
+pub mod sections;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,9 @@ use super::machine::Word as _;
 use super::quantity::Millis;
 use super::task::Protocol;
 use crate::words;
+pub use sections::{
+    ActionClocks, ActionRules, ActionType, ApprovalTerms, Capacity, Ceiling, Keep, Person, Right, SendLimit,
+};
 
 /// A policy with every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +39,16 @@ pub struct Policy {
     pub retention_start: Millis,
     /// How long finished runs are kept.
     pub retention_runs: Millis,
+    /// How long the record of other kinds of work lives: `inbound` or the word of an [`ActionType`].
+    pub retention: BTreeMap<String, Keep>,
+    /// Clocks of side effects.
+    pub actions: ActionRules,
+    /// What goes on at the same time.
+    pub concurrency: Capacity,
+    /// How much is sent: `default` or the word of an [`ActionType`].
+    pub send_budget: BTreeMap<String, SendLimit>,
+    /// Who may do what; `None` is one tenant whose owner may do all.
+    pub people: Option<BTreeMap<String, Person>>,
     /// Rules over actions; kept as they stand.
     pub rules: Vec<Rule>,
 }
@@ -83,6 +98,8 @@ pub struct RetryRules {
     pub delays: Vec<Millis>,
     /// Codes that are tried again.
     pub retryable: Vec<Code>,
+    /// Ceilings by kind of work: `run`, `job`, `webhook` or the word of an [`ActionType`].
+    pub per: BTreeMap<String, Ceiling>,
 }
 
 words! {
@@ -149,8 +166,10 @@ pub struct Rule {
     pub verdict: Verdict,
     /// The action type.
     pub action: String,
-    /// Conditions by attribute, as canonical JSON.
+    /// Conditions by attribute, as canonical JSON: a text, true or false, or a list of which one must fit.
     pub when: BTreeMap<String, String>,
+    /// For `approve`: by whom, and for how long.
+    pub approval: Option<ApprovalTerms>,
 }
 
 impl Default for Timeouts {
@@ -184,6 +203,7 @@ impl Default for RetryRules {
             total: Millis::mins(15),
             delays: Vec::new(),
             retryable,
+            per: BTreeMap::new(),
         }
     }
 }
@@ -224,6 +244,11 @@ impl Default for Policy {
             logs_max: 64 << 20,
             retention_start: Millis::mins(24 * 60),
             retention_runs: Millis::mins(90 * 24 * 60),
+            retention: BTreeMap::new(),
+            actions: ActionRules::default(),
+            concurrency: Capacity::default(),
+            send_budget: BTreeMap::new(),
+            people: None,
             rules: Vec::new(),
         }
     }

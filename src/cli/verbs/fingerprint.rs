@@ -1,0 +1,54 @@
+//! `agentrun fingerprint`: every component, and what differs from an earlier run.
+
+use super::task;
+use crate::cli::args::FingerprintArgs;
+use crate::cli::error::CliError;
+use crate::cli::session::Session;
+use crate::domain::failure::Exit;
+use crate::ops::fingerprint;
+use crate::report::record_json::{FingerprintDocument, fingerprint_json};
+
+/// Runs it.
+pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliError> {
+    let place = session.place()?;
+    let explained = fingerprint::fingerprint(
+        &place,
+        &task::choice(&args.task),
+        &task::choices(&args.task)?,
+        task::dirty(&args.task),
+        args.against.as_deref(),
+    )?;
+    let inputs = &explained.facts.inputs;
+    if session.json {
+        session.say.json(&fingerprint_json(&FingerprintDocument {
+            components: &explained.facts.components,
+            task_meaning: &inputs.spec.meaning(),
+            files: &explained.facts.counted,
+            rules: &inputs.rules,
+            against: explained.against.as_ref().map(|(run, d)| (&run.id, d.as_slice())),
+        }));
+        return Ok(Exit::Ok);
+    }
+    let mut text = format!("fingerprint {}\n", explained.facts.components.fingerprint());
+    for (name, value) in explained.facts.components.fields() {
+        text.push_str(&format!("  {name:<15} {}\n", value.as_deref().unwrap_or("none")));
+    }
+    text.push_str(&format!(
+        "  {:<15} {} files, {} rules\n",
+        "context",
+        explained.facts.counted.len(),
+        inputs.rules.len()
+    ));
+    if let Some((run, differences)) = &explained.against {
+        text.push_str(&format!("against {}:\n", run.id));
+        if differences.is_empty() {
+            text.push_str("  nothing differs\n");
+        }
+        for d in differences {
+            let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "none".to_owned());
+            text.push_str(&format!("  {}: {} → {}\n", d.component, value(&d.old), value(&d.new)));
+        }
+    }
+    session.say.result(&text);
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,142 @@
+//! `agentrun resume`: the one verb to go on after anything.
+
+use super::start::finish;
+use crate::cli::args::ResumeArgs;
+use crate::cli::error::CliError;
+use crate::cli::session::Session;
+use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::failure::{Code, Exit};
+use crate::domain::ids::RunId;
+use crate::domain::machine::Word as _;
+use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict};
+use crate::domain::quantity::{Millis, parse_count, parse_micros};
+use crate::ops::calling::{Hangup, Inbox};
+use crate::ops::find;
+use crate::ops::place::Place;
+use crate::ops::resume::{self, Outlook, ResumeOptions};
+use crate::ops::start::Acting;
+use crate::report::record_json::{ResumeDifference, ResumeDocument, resume_json};
+use crate::report::text::resume_text;
+
+/// Runs it.
+pub fn run(session: &mut Session, args: ResumeArgs) -> Result<Exit, CliError> {
+    let place = session.place()?;
+    let options = options(&args)?;
+    if args.stale {
+        return stale(session, &place, &options);
+    }
+    let run = find::run(place.records()?.as_ref(), args.run.as_deref().unwrap_or_default())?.id;
+    if args.dry_run {
+        return dry_run(session, &place, &run, &options);
+    }
+    one(session, &place, &run, &options)
+}
+
+fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOptions) -> Result<Exit, CliError> {
+    let inbox = Inbox::new();
+    let _listener = session.listen(&inbox, Hangup::Stops)?;
+    let own_program = session.own_program()?;
+    let mut progress = session.progress();
+    let mut told = Vec::new();
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let answer = resume::resume(place, acting, run, options, &mut |outlook| told.push(text_of(outlook)));
+    progress.finish();
+    for text in told {
+        session.say.chat(&text);
+    }
+    finish(session, place, &answer?, None)
+}
+
+/// Every run whose holder is gone, one after the other; the most careful exit of all of them.
+fn stale(session: &mut Session, place: &Place, options: &ResumeOptions) -> Result<Exit, CliError> {
+    let Some(store) = place.records()? else { return Ok(Exit::Ok) };
+    let runs = resume::stale(&store)?;
+    drop(store);
+    if runs.is_empty() {
+        session.say.chat("no run has lost its holder");
+    }
+    let mut exits = Vec::new();
+    for run in runs {
+        exits.push(one(session, place, &run, options)?);
+    }
+    Ok(exits.into_iter().min_by_key(|e| e.care()).unwrap_or(Exit::Ok))
+}
+
+fn dry_run(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOptions) -> Result<Exit, CliError> {
+    let inbox = Inbox::new();
+    let own_program = session.own_program()?;
+    let mut progress = session.progress();
+    let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
+    let outlook = resume::outlook(place, &acting, run, options)?;
+    if session.json {
+        session.say.json(&with_document(&outlook, resume_json));
+    } else {
+        session.say.result(&text_of(&outlook));
+    }
+    Ok(match outlook.verdict {
+        ResumeVerdict::Valid => Exit::Ok,
+        ResumeVerdict::ReviewRequired | ResumeVerdict::ResumeBlocked => Exit::ReviewRequired,
+    })
+}
+
+fn text_of(outlook: &Outlook) -> String {
+    with_document(outlook, resume_text)
+}
+
+fn with_document<T>(outlook: &Outlook, render: impl FnOnce(&ResumeDocument<'_>) -> T) -> T {
+    let difference = |d: &Difference| ResumeDifference {
+        code: d.code.word().to_owned(),
+        old: d.old.clone(),
+        new: d.new.clone(),
+        verdict: d.verdict.word().to_owned(),
+    };
+    let differences: Vec<_> = outlook.differences.iter().map(difference).collect();
+    render(&ResumeDocument {
+        run: &outlook.view.run.id,
+        verdict: outlook.verdict.word(),
+        next_step: outlook.next_step.as_ref(),
+        differences: &differences,
+        next: None,
+    })
+}
+
+fn options(args: &ResumeArgs) -> Result<ResumeOptions, CliError> {
+    let mut accept = Vec::new();
+    for text in &args.accept {
+        let code = DifferenceCode::from_word(&text.to_ascii_uppercase());
+        let known = || DifferenceCode::ALL.iter().map(|c| c.word()).collect::<Vec<_>>().join(", ");
+        accept.push(
+            code.ok_or_else(|| {
+                CliError::usage(format!("--accept `{text}` is no difference; it is one of {}", known()))
+            })?,
+        );
+    }
+    let budget = args.budget.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
+    Ok(ResumeOptions {
+        accept,
+        budget,
+        send_back: args.send_back,
+        keep: args.keep,
+        rebuild: args.rebuild,
+        reason: args.reason.clone(),
+    })
+}
+
+/// `task.tokens=800k`. A bad one is refused before anything is touched (FR-D22).
+fn limit(text: &str) -> Result<(Scope, LimitKind, u64), CliError> {
+    let bad = |why: String| CliError::new(Code::Usage, format!("--budget `{text}`: {why}"));
+    let form = || bad("it has the form task.tokens=800k".to_owned());
+    let (name, value) = text.split_once('=').ok_or_else(form)?;
+    let (scope, kind) = name.split_once('.').ok_or_else(form)?;
+    let scope = Scope::from_word(scope).ok_or_else(|| bad(format!("`{scope}` is neither task nor attempt")))?;
+    let kind = LimitKind::from_word(kind).ok_or_else(|| {
+        let known: Vec<_> = LimitKind::ALL.iter().map(|k| k.word()).collect();
+        bad(format!("`{kind}` is none of {}", known.join(", ")))
+    })?;
+    let amount = match kind {
+        LimitKind::Time => Millis::parse(value).map(|t| t.0),
+        LimitKind::Cost => parse_micros(value),
+        _ => parse_count(value),
+    };
+    Ok((scope, kind, amount.map_err(|e| bad(e.to_string()))?))
+}

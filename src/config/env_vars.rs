@@ -1,0 +1,64 @@
+//! Every environment variable that agentrun itself reads or sets, in one table: the reference page is made from it, and a
+//! name that is not here is read nowhere. Reading them is the caller's: the configuration has no environment.
+
+/// A variable and what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: &'static str,
+    /// One sentence for the reference.
+    pub meaning: &'static str,
+    /// Who sets it.
+    pub set_by: SetBy,
+}
+
+/// Who sets a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetBy {
+    /// The user or the machine; agentrun reads it.
+    Caller,
+    /// agentrun, for what it starts. It reads some of them too: that is how it knows that it was started by a run.
+    Agentrun,
+}
+
+macro_rules! table {
+    ($($name:ident, $set_by:ident, $meaning:literal;)+) => {
+        $(#[doc = $meaning] pub const $name: &str = stringify!($name);)+
+
+        /// All of them, in the order of the reference.
+        pub const ALL: &[EnvVar] = &[$(EnvVar { name: $name, meaning: $meaning, set_by: SetBy::$set_by }),+];
+    };
+}
+
+table! {
+    AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree.";
+    AGENTRUN_POLICY_REF, Caller, "The commit or branch that the policy is read from, instead of the checkout; as `--policy-ref`.";
+    AGENTRUN_LOG, Caller, "What goes into agentrun's own diagnostic log; as `--log-level`.";
+    CI, Caller, "Set and not empty, 0 or false: as `--ci`.";
+    NO_COLOR, Caller, "Set and not empty: no colors.";
+    TERM, Caller, "`dumb`: no colors and no moving progress.";
+    HOME, Caller, "Where an agent's login is looked for.";
+    PATH, Caller, "Where programs are looked for.";
+    CODEX_HOME, Caller, "Codex's own folder, instead of `~/.codex`.";
+    AGENTRUN_RUN_ID, Agentrun, "The run that a child belongs to; agentrun started with it knows that it is inside a run.";
+    AGENTRUN_ATTEMPT, Agentrun, "The attempt's number, from 1.";
+    AGENTRUN_STEP, Agentrun, "The step's key.";
+    AGENTRUN_REQUEST_ID, Agentrun, "The request that the run was started or resumed by, for tracing.";
+}
+
+/// Names that begin so are agentrun's: no policy or task may set or pass them.
+pub const RESERVED_PREFIX: &str = "AGENTRUN_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_variable_is_there_once_and_has_a_sentence() {
+        let mut names: Vec<_> = ALL.iter().map(|v| v.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        assert!(ALL.iter().all(|v| v.meaning.ends_with('.')));
+    }
+}

@@ -1,0 +1,130 @@
+//! How the steps of a task hang together: unique keys, known needs, no circle, and send-backs that lead back.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use super::super::check::{join, refused};
+use super::super::error::ConfigError;
+use crate::domain::ids::StepKey;
+use crate::domain::task::{StepBody, StepKind, StepSpec};
+use crate::yaml::{Document, Seg, nearest};
+
+/// Fills in the default `needs` and checks the whole.
+pub(super) fn resolve(doc: &Document, mut steps: Vec<StepSpec>) -> Result<Vec<StepSpec>, ConfigError> {
+    unique_keys(doc, &steps)?;
+    let order: Vec<StepKey> = steps.iter().map(|s| s.key.clone()).collect();
+    for (i, step) in steps.iter_mut().enumerate() {
+        if step.explicit_needs {
+            known_needs(doc, i, step, &order)?;
+            // In the order of the file and once each: another spelling of the same needs is the same task.
+            step.needs = order.iter().filter(|key| step.needs.contains(key)).cloned().collect();
+        } else {
+            step.needs = i.checked_sub(1).map(|before| order[before].clone()).into_iter().collect();
+        }
+    }
+    no_circle(doc, &steps)?;
+    for (i, step) in steps.iter().enumerate() {
+        send_back(doc, i, step, &steps)?;
+    }
+    Ok(steps)
+}
+
+fn unique_keys(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
+    let mut first: HashMap<&StepKey, usize> = HashMap::new();
+    for (i, step) in steps.iter().enumerate() {
+        if let Some(earlier) = first.insert(&step.key, i) {
+            let line = doc.at(&["steps".into(), earlier.into()]).line;
+            let at: [Seg<'_>; 3] = ["steps".into(), i.into(), "key".into()];
+            let message =
+                format!("step key `{}` is used twice, first in line {line}; give one another `key`", step.key);
+            return Err(refused(doc, &at, message));
+        }
+    }
+    Ok(())
+}
+
+fn known_needs(doc: &Document, index: usize, step: &StepSpec, keys: &[StepKey]) -> Result<(), ConfigError> {
+    for (i, need) in step.needs.iter().enumerate() {
+        if !keys.contains(need) {
+            let at: [Seg<'_>; 4] = ["steps".into(), index.into(), "needs".into(), i.into()];
+            let message = format!("step `{}` needs unknown step `{need}`", step.key);
+            let near = nearest(need.as_str(), keys.iter().map(StepKey::as_str));
+            return Err(doc.error(doc.at(&at), message).with_nearest(near).into());
+        }
+    }
+    Ok(())
+}
+
+/// The steps that must have ended before a step: its needs, their needs and so on.
+pub(super) fn before(steps: &[StepSpec], key: &StepKey) -> BTreeSet<StepKey> {
+    reached_from(steps, key).into_keys().cloned().collect()
+}
+
+/// Everything that a step needs at any distance, each with the step by which it was reached first. The step itself is
+/// among them when its needs lead in a circle.
+fn reached_from<'s>(steps: &'s [StepSpec], key: &'s StepKey) -> HashMap<&'s StepKey, &'s StepKey> {
+    let by_key: HashMap<&StepKey, &StepSpec> = steps.iter().map(|s| (&s.key, s)).collect();
+    let mut reached = HashMap::new();
+    let mut open = VecDeque::from([key]);
+    while let Some(at) = open.pop_front() {
+        for need in by_key.get(at).into_iter().flat_map(|step| &step.needs) {
+            if let Entry::Vacant(entry) = reached.entry(need) {
+                entry.insert(at);
+                open.push_back(need);
+            }
+        }
+    }
+    reached
+}
+
+fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
+    for (i, step) in steps.iter().enumerate() {
+        let reached = reached_from(steps, &step.key);
+        if reached.contains_key(&step.key) {
+            let way = circle(&reached, &step.key).join(" → ");
+            let at: [Seg<'_>; 3] = ["steps".into(), i.into(), "needs".into()];
+            return Err(refused(doc, &at, format!("steps need each other in a circle: {way}")));
+        }
+    }
+    Ok(())
+}
+
+/// The shortest circle through a step, for the message.
+fn circle<'s>(reached: &HashMap<&'s StepKey, &'s StepKey>, key: &'s StepKey) -> Vec<&'s str> {
+    let mut way = vec![key.as_str()];
+    let mut at = key;
+    while let Some(earlier) = reached.get(at) {
+        way.push(earlier.as_str());
+        at = earlier;
+        if at == key {
+            break;
+        }
+    }
+    way.reverse();
+    way
+}
+
+/// A check sends back to an agent step that it comes after: anything else would repeat work that did not fail, or never
+/// reach the check again.
+fn send_back(doc: &Document, index: usize, step: &StepSpec, steps: &[StepSpec]) -> Result<(), ConfigError> {
+    let StepBody::Qa { on_fail: Some(back), .. } = &step.body else { return Ok(()) };
+    let (key, target) = (&step.key, &back.send_back_to);
+    let at = join(&["steps".into(), index.into(), "on_fail".into()], "send_back_to");
+    let Some(found) = steps.iter().find(|s| s.key == *target) else {
+        let agents = steps.iter().filter(|s| s.kind() == StepKind::Agent).map(|s| s.key.as_str());
+        let error = doc.error(doc.at(&at), format!("step `{key}` sends back to unknown step `{target}`"));
+        return Err(error.with_nearest(nearest(target.as_str(), agents)).into());
+    };
+    if found.kind() != StepKind::Agent {
+        let kind = found.kind();
+        return Err(refused(
+            doc,
+            &at,
+            format!("step `{key}` sends back to `{target}`, a {kind} step; only an agent step can be sent back to"),
+        ));
+    }
+    if !before(steps, key).contains(target) {
+        return Err(refused(doc, &at, format!("step `{key}` sends back to `{target}`, which it does not come after")));
+    }
+    Ok(())
+}

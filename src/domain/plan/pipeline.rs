@@ -1,0 +1,158 @@
+//! Which step comes next (R-S1, R-S2, R-R2). Decided anew from the record after every commit, so that a run that was cut
+//! goes on exactly as one that was not.
+
+use crate::domain::ids::StepKey;
+use crate::domain::record::StepRecord;
+use crate::domain::step::{StepEvent, StepState};
+use crate::domain::task::{StepBody, StepKind, StepSpec, TaskSpec, When};
+
+/// One move of a step, to be recorded and, for the ones that begin, to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The step.
+    pub step: StepKey,
+    /// The event: begin (in one of its three forms), skip or block.
+    pub event: StepEvent,
+    /// For block: the step that failed.
+    pub because_of: Option<StepKey>,
+}
+
+/// What a `when:` expression says; the caller evaluates it (templates are not the domain's).
+pub type Evaluate<'a> = &'a dyn Fn(&StepSpec) -> bool;
+
+/// The moves that are due. Empty while something runs that the rest waits for, and empty at the end.
+pub fn due(spec: &TaskSpec, steps: &[StepRecord], attempt: u32, evaluate: Evaluate<'_>) -> Vec<Move> {
+    let view = View { spec, steps, attempt };
+    let mut moves: Vec<Move> = Vec::new();
+    for step in &spec.steps {
+        let Some(decision) = view.decide(step, evaluate) else { continue };
+        let begins = matches!(decision.event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck);
+        if begins && !view.has_room(step, &moves) {
+            continue;
+        }
+        moves.push(decision);
+    }
+    moves
+}
+
+/// Steps that must be done again when `failed` sends its agent back: the agent, and every finished check or command that
+/// comes after it and on which `failed` rests, for a check of the old work proves nothing about the new.
+pub fn sent_back(spec: &TaskSpec, steps: &[StepRecord], agent: &StepKey, failed: &StepKey) -> Vec<StepKey> {
+    let position = |key: &StepKey| spec.steps.iter().position(|s| s.key == *key).unwrap_or(usize::MAX);
+    let (from, to) = (position(agent), position(failed));
+    let done = |key: &StepKey| steps.iter().any(|s| s.key == *key && s.state == StepState::Succeeded);
+    let repeatable = |s: &&StepSpec| matches!(s.kind(), StepKind::Qa | StepKind::Command) || s.key == *agent;
+    let range = spec.steps.iter().enumerate().filter(|(i, _)| (from..to).contains(i)).map(|(_, s)| s);
+    range.filter(repeatable).map(|s| s.key.clone()).filter(done).collect()
+}
+
+/// The first failed step of this attempt, in the order of the task: what the run failed of.
+pub fn failed_step(steps: &[StepRecord], attempt: u32) -> Option<&StepRecord> {
+    steps.iter().find(|s| s.state == StepState::Failed && s.attempt == attempt)
+}
+
+struct View<'a> {
+    spec: &'a TaskSpec,
+    steps: &'a [StepRecord],
+    attempt: u32,
+}
+
+/// How a step reads to the steps that need it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Open,
+    Good,
+    Bad,
+}
+
+impl View<'_> {
+    fn record(&self, key: &StepKey) -> Option<&StepRecord> {
+        self.steps.iter().find(|s| s.key == *key)
+    }
+
+    fn decide(&self, step: &StepSpec, evaluate: Evaluate<'_>) -> Option<Move> {
+        let record = self.record(&step.key)?;
+        let begin = match record.state {
+            StepState::Pending => StepEvent::Begin,
+            StepState::Blocked => StepEvent::BeginAgain,
+            StepState::Failed if record.attempt < self.attempt => StepEvent::BeginAgain,
+            StepState::Failed if self.is_to_be_rechecked(step, record) => StepEvent::Recheck,
+            _ => return None,
+        };
+        let made = |event, because_of| Some(Move { step: step.key.clone(), event, because_of });
+        let bad = step.needs.iter().find(|key| self.reading(key) == Reading::Bad);
+        let settled = step.needs.iter().all(|key| self.reading(key) != Reading::Open);
+        // A blocked step that stays blocked, or would now be skipped, has no move: its record already says why.
+        let first_time = begin == StepEvent::Begin;
+        match &step.when {
+            When::Always => settled.then_some(()).and_then(|()| made(begin, None)),
+            When::OnFailure => match (settled, self.something_failed_before(step)) {
+                (false, _) => None,
+                (true, true) => made(begin, None),
+                (true, false) => first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None)),
+            },
+            When::NeedsSucceeded | When::Expression(_) => match bad {
+                Some(key) => first_time.then_some(()).and_then(|()| made(StepEvent::Block, Some(key.clone()))),
+                None if !settled => None,
+                None if matches!(step.when, When::Expression(_)) && !evaluate(step) => {
+                    first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None))
+                }
+                None => made(begin, None),
+            },
+        }
+    }
+
+    fn reading(&self, key: &StepKey) -> Reading {
+        let Some(record) = self.record(key) else { return Reading::Bad };
+        match record.state {
+            StepState::Succeeded | StepState::Skipped => Reading::Good,
+            StepState::Canceled => Reading::Bad,
+            StepState::Failed if record.attempt == self.attempt && !self.waits_for_recheck(record) => Reading::Bad,
+            StepState::Blocked if self.stays_blocked(key) => Reading::Bad,
+            _ => Reading::Open,
+        }
+    }
+
+    fn stays_blocked(&self, key: &StepKey) -> bool {
+        self.spec.step(key).is_some_and(|s| s.needs.iter().any(|need| self.reading(need) == Reading::Bad))
+    }
+
+    /// A failed check whose agent was sent back: it will be checked again unless the agent fails on its way.
+    fn waits_for_recheck(&self, record: &StepRecord) -> bool {
+        let on_its_way = |s: StepState| matches!(s, StepState::Pending | StepState::Running | StepState::Succeeded);
+        record.sent_back && self.sent_back_agent(&record.key).is_some_and(|agent| on_its_way(agent.state))
+    }
+
+    fn is_to_be_rechecked(&self, step: &StepSpec, record: &StepRecord) -> bool {
+        let agent = self.sent_back_agent(&step.key);
+        self.waits_for_recheck(record) && agent.is_some_and(|a| a.state == StepState::Succeeded)
+    }
+
+    fn sent_back_agent(&self, key: &StepKey) -> Option<&StepRecord> {
+        match &self.spec.step(key)?.body {
+            StepBody::Qa { on_fail: Some(send_back), .. } => self.record(&send_back.send_back_to),
+            _ => None,
+        }
+    }
+
+    fn something_failed_before(&self, step: &StepSpec) -> bool {
+        let before = self.spec.steps.iter().take_while(|s| s.key != step.key);
+        before.into_iter().any(|s| self.reading(&s.key) == Reading::Bad)
+    }
+
+    /// Side by side run only qa and command steps with explicit needs; everything else runs alone.
+    fn has_room(&self, step: &StepSpec, moves: &[Move]) -> bool {
+        let begun = moves.iter().filter(|m| !matches!(m.event, StepEvent::Skip | StepEvent::Block)).map(|m| &m.step);
+        let running = self.steps.iter().filter(|s| s.state == StepState::Running).map(|s| &s.key);
+        let mut others = begun.chain(running).filter_map(|key| self.spec.step(key)).peekable();
+        others.peek().is_none() || (is_social(step) && others.all(is_social))
+    }
+}
+
+fn is_social(step: &StepSpec) -> bool {
+    step.explicit_needs && matches!(step.kind(), StepKind::Qa | StepKind::Command)
+}
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

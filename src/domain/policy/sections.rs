@@ -1,0 +1,132 @@
+//! The sections of a policy that speak about side effects, people and sharing. They are kept as data: what acts on them
+//! comes with the feature, and until then an effect is denied.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::quantity::Millis;
+use crate::words;
+
+words! {
+    /// The types of side effect that come with agentrun.
+    pub enum ActionType {
+        /// A release reaches an environment.
+        Deploy = "deploy",
+        /// An earlier release comes back.
+        Rollback = "rollback",
+        /// A message to people.
+        Notification = "notification",
+        /// Data leaves.
+        Export = "export",
+        /// A pull request is opened or changed.
+        PullRequest = "pull_request",
+        /// A call of somebody's endpoint.
+        Webhook = "webhook",
+        /// A database changes its shape.
+        Migration = "migration",
+        /// A flag is switched.
+        FeatureFlag = "feature_flag",
+        /// Anything else.
+        Generic = "generic",
+    }
+}
+
+/// Clocks of one side effect: call < answer, one try < expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionClocks {
+    /// Until whoever asked gets an answer, if only "in progress".
+    pub answer: Millis,
+    /// One call of the provider.
+    pub call: Millis,
+    /// One try.
+    #[serde(rename = "try")]
+    pub one_try: Millis,
+    /// From acceptance until it is given up.
+    pub expire: Millis,
+}
+
+/// The clocks of all side effects.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ActionRules {
+    /// For every type that has none of its own.
+    pub clocks: ActionClocks,
+    /// Types with clocks of their own.
+    pub types: BTreeMap<ActionType, ActionClocks>,
+}
+
+/// How much goes on at the same time (R-R8).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Runs on this machine; `None` is no limit.
+    pub runs: Option<u64>,
+    /// Calls to one provider.
+    pub providers: BTreeMap<String, u64>,
+}
+
+/// At most `max` sends in `per`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendLimit {
+    /// How many.
+    pub max: u64,
+    /// In how long.
+    pub per: Millis,
+}
+
+words! {
+    /// What a person may do.
+    pub enum Right {
+        /// See tasks, runs and results.
+        View = "view",
+        /// Start and resume runs.
+        Start = "start",
+        /// Cancel runs.
+        Cancel = "cancel",
+        /// Decide approvals.
+        Approve = "approve",
+        /// Settle what has an unknown outcome.
+        Resolve = "resolve",
+    }
+}
+
+/// A person of the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Person {
+    /// Groups, for approvals.
+    pub groups: Vec<String>,
+    /// Rights.
+    pub may: Vec<Right>,
+}
+
+/// How long something is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// For a time.
+    For(Millis),
+    /// As long as its release is the one in use.
+    Release,
+}
+
+/// How often one kind of work is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Attempts at most.
+    pub attempts: u64,
+}
+
+/// What a rule with `approve` asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ApprovalTerms {
+    /// How long an approval counts.
+    pub expires: Option<Millis>,
+    /// Persons or groups; empty is anybody with the right.
+    pub approvers: Vec<String>,
+}
+
+impl Default for ActionClocks {
+    fn default() -> Self {
+        let (answer, call) = (Millis::secs(8), Millis::secs(6));
+        Self { answer, call, one_try: Millis::secs(45), expire: Millis::mins(15) }
+    }
+}

@@ -1,0 +1,105 @@
+//! Starts what is due: a step that cannot be started is a failed step, not a failed agentrun.
+
+use super::{Active, ActiveAgent, Attempt, Cause};
+use crate::domain::budget::LimitKind;
+use crate::domain::failure::Code;
+use crate::domain::outcome::ProcessEnd;
+use crate::domain::quantity::Millis;
+use crate::domain::task::{StepBody, StepKind, StepSpec};
+use crate::engine::error::EngineError;
+use crate::engine::host::{Message, now};
+use crate::engine::steps::agent::{self, AgentCall, Call};
+use crate::engine::steps::{Execution, command};
+use crate::process::ChildId;
+use crate::process::spec::CommandSpec;
+
+impl Attempt<'_> {
+    pub(super) fn launch(&mut self, step: StepSpec) -> Result<(), EngineError> {
+        let nth = self.nth.entry(step.key.clone()).or_insert(0);
+        *nth += 1;
+        let number = self.held.step(&step.key).map_or(1, |s| s.runs);
+        let execution = Execution { step: step.key.clone(), attempt: self.held.hold.attempt, nth: *nth, number };
+        let built = match step.kind() {
+            StepKind::Agent => self.build_agent(&step, &execution),
+            _ => self.build_command(&step, &execution).map(|spec| (spec, None)),
+        };
+        match built {
+            Ok((spec, agent)) => {
+                self.spawn(step, spec, agent);
+                Ok(())
+            }
+            // The record itself failing is nothing that could be recorded.
+            Err(error @ EngineError::Store(_)) => Err(error),
+            Err(error) => {
+                let failure = error.failure();
+                let end = ProcessEnd::FailedToStart { message: failure.message.clone() };
+                self.fail(&step, end, failure, Millis(0))
+            }
+        }
+    }
+
+    fn spawn(&mut self, step: StepSpec, spec: CommandSpec, agent: Option<ActiveAgent>) {
+        self.children += 1;
+        let child = ChildId(self.children);
+        let (sender, key) = (self.inbox.sender.clone(), step.key.clone());
+        let sink = Box::new(move |event| {
+            // The engine has stopped listening: there is nobody left to tell.
+            let _ = sender.send(Message::Child(key.clone(), event));
+        });
+        let activity = self.host.supervisor.spawn(child, spec, sink);
+        let started = now().boot;
+        self.active.push(Active { step, started, counted_until: started, child, activity, agent, cause: None });
+    }
+
+    fn build_command(&self, step: &StepSpec, execution: &Execution) -> Result<CommandSpec, EngineError> {
+        let (StepBody::Qa { run, .. } | StepBody::Command { run }) = &step.body else {
+            return Err(EngineError::failed(Code::Internal, format!("step `{}` has no command", step.key)));
+        };
+        command::spec(&command::CommandRequest {
+            host: self.host,
+            hold: &self.held.hold,
+            inputs: &self.held.inputs,
+            step,
+            run,
+            execution,
+            dir: self.copy.workspace.dir(),
+        })
+    }
+
+    fn build_agent(
+        &mut self,
+        step: &StepSpec,
+        execution: &Execution,
+    ) -> Result<(CommandSpec, Option<ActiveAgent>), EngineError> {
+        if let Some(breach) = self.meter.exhausted() {
+            self.stopping = Some(Cause::Budget(breach));
+            return Err(EngineError::failed(Code::BudgetExceeded, breach.to_string()));
+        }
+        self.copy.snapshot(self.host, self.held, Some(&step.key))?;
+        let (call, session) = self.calls.remove(&step.key).unwrap_or((Call::Fresh, None));
+        let (spec, at_work) = agent::start(&AgentCall {
+            host: self.host,
+            hold: &self.held.hold,
+            run: self.run,
+            inputs: &self.held.inputs,
+            execution,
+            dir: self.copy.workspace.dir(),
+            call: &call,
+            session: session.as_deref(),
+            budget: &self.budget_for_agent(),
+        })?;
+        Ok((spec, Some(ActiveAgent::new(at_work, call))))
+    }
+
+    /// What an agent is told of its limits: name, limit, used and left, never a bare amount (FR-F35).
+    fn budget_for_agent(&self) -> String {
+        let shown = |kind: LimitKind| matches!(kind, LimitKind::Tokens | LimitKind::ToolCalls);
+        let limited = self.meter.limited().into_iter().filter(|(_, kind, ..)| shown(*kind));
+        let rows: Vec<String> = limited
+            .map(|(scope, kind, limit, used)| {
+                format!("- {scope}.{kind}: limit {limit}, used {used}, left {}", limit.saturating_sub(used))
+            })
+            .collect();
+        if rows.is_empty() { String::new() } else { format!("\n\nLimits of this work:\n{}\n", rows.join("\n")) }
+    }
+}

@@ -1,0 +1,153 @@
+//! Waits for the next message, and stops what takes too long, costs too much, or is not wanted any more.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use super::{Active, Attempt, Cause};
+use crate::domain::failure::Code;
+use crate::domain::ids::StepKey;
+use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
+use crate::domain::quantity::{BootMs, Millis};
+use crate::engine::clocks::{self, Watched};
+use crate::engine::error::EngineError;
+use crate::engine::host::{Message, now};
+use crate::engine::observer::Notice;
+use crate::engine::steps::step_limit;
+use crate::process::Haste;
+use crate::process::signals::{Press, StopSignal};
+
+/// Side files are watched; where the file system does not tell of changes, this look is what finds them.
+const LOOK_MS: u64 = 1_000;
+/// Until the folder of side files is known: it appears within milliseconds of the conversation's id.
+const LOOK_FOR_FOLDER_MS: u64 = 20;
+
+impl Attempt<'_> {
+    pub(super) fn wait(&mut self) -> Result<(), EngineError> {
+        let timeout = Duration::from_millis(self.next_deadline().0.saturating_sub(now().boot.0));
+        match self.inbox.receiver.recv_timeout(timeout) {
+            Ok(Message::Child(key, event)) => self.child(&key, event)?,
+            Ok(Message::Signal(signal)) => self.signal(signal)?,
+            Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
+            Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
+            Err(RecvTimeoutError::Timeout) => self.strike()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(EngineError::failed(Code::Internal, "the inbox was closed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next moment at which something must be looked at even if nothing is heard.
+    fn next_deadline(&self) -> BootMs {
+        let present = now().boot.0;
+        let clocks = self.active.iter().filter(|a| a.cause.is_none()).map(|a| self.next_clock(a).0);
+        let looks = self
+            .active
+            .iter()
+            .filter_map(|a| a.agent.as_ref())
+            .map(|agent| BootMs(present + if agent.at_work.watched { LOOK_MS } else { LOOK_FOR_FOLDER_MS }));
+        clocks.chain(looks).chain(self.time_limit_at()).min().unwrap_or(BootMs(present + 60_000))
+    }
+
+    fn next_clock(&self, active: &Active) -> (BootMs, TimeoutLayer) {
+        let at_work = active.agent.as_ref().map(|a| &a.at_work);
+        let watched = Watched {
+            started: active.started,
+            last_byte: active.last_sign(),
+            result_at: at_work.and_then(|w| w.result_at),
+            in_tool: at_work.is_some_and(|w| !w.open_tools.is_empty()),
+            is_agent: at_work.is_some(),
+            step: step_limit(&self.held.inputs, &active.step.key),
+            attempt_until: self.until,
+            run_until: self.run_until,
+        };
+        clocks::next(&watched, &self.held.inputs.policy.timeouts)
+    }
+
+    /// Active time that is in no record yet.
+    fn unrecorded(&self) -> Millis {
+        let present = now().boot.0;
+        Millis(self.active.iter().map(|a| present.saturating_sub(a.counted_until.0)).sum())
+    }
+
+    /// When the time budget ends, if everything that is active stays active.
+    fn time_limit_at(&self) -> Option<BootMs> {
+        if self.stopping.is_some() {
+            return None;
+        }
+        let left = self.meter.time_left()?.0.saturating_sub(self.unrecorded().0);
+        Some(BootMs(now().boot.0 + left / (self.active.len().max(1) as u64) + 1))
+    }
+
+    /// A deadline passed without a message: what do the side files say, which clocks have struck?
+    fn strike(&mut self) -> Result<(), EngineError> {
+        let agents = self.active.iter().filter(|a| a.agent.is_some());
+        let keys: Vec<StepKey> = agents.map(|a| a.step.key.clone()).collect();
+        for key in keys {
+            self.read_side_files(&key)?;
+        }
+        let present = now().boot;
+        for i in 0..self.active.len() {
+            let (at, layer) = self.next_clock(&self.active[i]);
+            if at <= present {
+                self.stop_one(i, ProcessEnd::TimedOut { layer }, Haste::Polite);
+            }
+        }
+        self.check_budget();
+        Ok(())
+    }
+
+    /// Stops one child. The first cause counts; a later, harder stop only hurries.
+    fn stop_one(&mut self, i: usize, cause: ProcessEnd, haste: Haste) {
+        let active = &mut self.active[i];
+        if active.cause.is_none() || haste == Haste::Now {
+            self.host.supervisor.stop(active.child, haste);
+        }
+        active.cause.get_or_insert(cause);
+    }
+
+    fn stop_all(&mut self, cause: &Cause, haste: Haste) {
+        let end = match cause {
+            Cause::Signal(_) => ProcessEnd::Interrupted,
+            Cause::Cancel => ProcessEnd::Canceled,
+            Cause::Budget(_) => ProcessEnd::OverBudget,
+            Cause::LeaseLost => ProcessEnd::LeaseLost,
+        };
+        if self.stopping.is_none() {
+            self.observer.notice(&Notice::Stopping { why: &describe(cause) });
+            self.stopping = Some(cause.clone());
+        }
+        for i in 0..self.active.len() {
+            self.stop_one(i, end.clone(), haste);
+        }
+    }
+
+    /// A signal: the first stops politely, a second at once. A `cancel` wakes its holder by a signal, too.
+    fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
+        let haste = if signal.press == Press::Again { Haste::Now } else { Haste::Polite };
+        let record = self.held.store().find_run(&self.held.hold.run)?;
+        let canceled = record.is_some_and(|run| run.cancel_requested);
+        let cause = if canceled { Cause::Cancel } else { Cause::Signal(signal) };
+        self.stop_all(&cause, haste);
+        Ok(())
+    }
+
+    pub(super) fn check_budget(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        if let Some(breach) = self.meter.breach(self.unrecorded()) {
+            self.stop_all(&Cause::Budget(breach), Haste::Polite);
+        }
+    }
+}
+
+/// Why everything is being stopped, in words.
+fn describe(cause: &Cause) -> String {
+    match cause {
+        Cause::Signal(signal) => format!("{} received; the work is kept, the run can be resumed", signal.kind.name()),
+        Cause::Cancel => "canceled; the work is kept".to_owned(),
+        Cause::Budget(breach) => breach.to_string(),
+        Cause::LeaseLost => "another process has taken this run over".to_owned(),
+    }
+}

@@ -1,0 +1,305 @@
+//! Settles what a child leaves when it has ended: its verdict, its artifacts, its checkpoint, and where the run goes on.
+
+use std::collections::BTreeMap;
+
+use super::{Active, ActiveAgent, Attempt};
+use crate::agents::{AgentEnd, SessionFate};
+use crate::artifacts::collect::{Collection, collect};
+use crate::domain::change::Change;
+use crate::domain::event::EventKind;
+use crate::domain::failure::{Code, Failure};
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::StepKey;
+use crate::domain::outcome::ProcessEnd;
+use crate::domain::plan::pipeline;
+use crate::domain::quantity::Millis;
+use crate::domain::record::CheckpointRecord;
+use crate::domain::run::PhaseEvent;
+use crate::domain::step::{StepEvent, StepState};
+use crate::domain::task::{StepBody, StepKind, StepSpec};
+use crate::engine::closing;
+use crate::engine::error::EngineError;
+use crate::engine::host::now;
+use crate::engine::steps::agent::Call;
+use crate::engine::steps::command;
+use crate::process::{Ending, StartProblem, Status};
+
+/// An execution that has ended.
+struct Ended<'a> {
+    step: &'a StepSpec,
+    end: ProcessEnd,
+    ending: &'a Ending,
+    took: Millis,
+}
+
+impl Attempt<'_> {
+    pub(super) fn ended(&mut self, key: &StepKey, ending: &Ending) -> Result<(), EngineError> {
+        self.read_side_files(key)?;
+        let Some(i) = self.active.iter().position(|a| a.step.key == *key) else { return Ok(()) };
+        let Active { step, started, agent, cause, .. } = self.active.remove(i);
+        let took = Millis(now().boot.0.saturating_sub(started.0));
+        let end = cause.unwrap_or_else(|| own_end(&ending.status));
+        self.note_ending(key, ending)?;
+        let ended = Ended { step: &step, end, ending, took };
+        match agent {
+            Some(agent) => self.agent_ended(&ended, agent),
+            None => self.command_ended(&ended),
+        }
+    }
+
+    /// What was unusual about the end: a leak, processes that had to be ended, a harder signal, a cut log.
+    fn note_ending(&mut self, key: &StepKey, ending: &Ending) -> Result<(), EngineError> {
+        let mut remarks = Vec::new();
+        if ending.leaked {
+            remarks.push("output_drain=timeout: something outside its tree kept its output open".to_owned());
+        }
+        if ending.orphans_killed > 0 {
+            remarks.push(format!("orphans_killed={}: processes it had left behind were ended", ending.orphans_killed));
+        }
+        if !ending.survivors.is_empty() {
+            remarks.push(format!("survivors={:?}: processes that could not be ended", ending.survivors));
+        }
+        if ending.stop.as_ref().is_some_and(|stop| stop.escalated) {
+            remarks.push("kill_escalated=true: it did not end when asked".to_owned());
+        }
+        if ending.truncated {
+            remarks.push("truncated=true: its log is not complete".to_owned());
+        }
+        remarks.iter().try_for_each(|remark| self.held.note(EventKind::WarningRaised, Some(key), remark))
+    }
+
+    fn command_ended(&mut self, ended: &Ended<'_>) -> Result<(), EngineError> {
+        let Ended { step, end, took, .. } = ended;
+        match command::verdict(step.kind(), step, end).map(|f| start_failure(f, &ended.ending.status)) {
+            None => {
+                self.held.stage(execution(ended, None))?;
+                self.succeed(step, (step.kind() == StepKind::Qa).then_some("QA_PASSED"), None, *took)
+            }
+            Some(failure) if is_cut(failure.code) => self.interrupt(step, end.clone(), *took),
+            Some(failure) => {
+                self.held.stage(execution(ended, None))?;
+                self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
+                if failure.code == Code::QaFailed {
+                    self.held.move_phase(PhaseEvent::FailQa)?;
+                    self.send_back(ended)?;
+                }
+                self.tell_end(&step.key, *took, Some(&failure));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the agent back with the failing output, if rounds are left (R-R2).
+    fn send_back(&mut self, ended: &Ended<'_>) -> Result<(), EngineError> {
+        let StepBody::Qa { on_fail: Some(back), .. } = &ended.step.body else { return Ok(()) };
+        let rounds = self.held.step(&ended.step.key).map_or(0, |s| s.rounds);
+        let agent_is_done = self.held.step(&back.send_back_to).is_some_and(|s| s.state == StepState::Succeeded);
+        if rounds >= back.rounds || !agent_is_done || self.stopping.is_some() {
+            return Ok(());
+        }
+        let key = &ended.step.key;
+        for again in pipeline::sent_back(&self.held.inputs.spec, &self.held.steps, &back.send_back_to, key) {
+            let because_of = Some(key.clone());
+            self.held.stage(Change::Step { step: again, event: StepEvent::SendBack, failure: None, because_of })?;
+        }
+        let session = self.last_session(&back.send_back_to)?;
+        let call = Call::SentBack { check: key.clone(), output: output_tail(ended.ending) };
+        self.calls.insert(back.send_back_to.clone(), (call, session));
+        Ok(())
+    }
+
+    /// The conversation of the newest execution of a step, where the agent can go on in one.
+    fn last_session(&self, key: &StepKey) -> Result<Option<String>, EngineError> {
+        let view = self.held.store().view(&self.held.hold.run)?;
+        let newest = view.executions.iter().rev().find(|e| e.step == *key);
+        Ok(newest.and_then(|e| e.session.clone()).filter(|_| self.resumes(key)))
+    }
+
+    fn resumes(&self, key: &StepKey) -> bool {
+        match self.held.inputs.spec.step(key).map(|s| &s.body) {
+            Some(StepBody::Agent { agent, .. }) => crate::agents::abilities(agent.protocol).resumes,
+            _ => false,
+        }
+    }
+
+    fn agent_ended(&mut self, ended: &Ended<'_>, mut agent: ActiveAgent) -> Result<(), EngineError> {
+        let Ended { step, end, took, .. } = ended;
+        let stderr = String::from_utf8_lossy(&ended.ending.stderr_tail).into_owned();
+        let AgentEnd { result, failure, warnings, session } = agent.at_work.reader.finish(end, &stderr);
+        for warning in &warnings {
+            self.warn(&step.key, warning)?;
+        }
+        self.meter.refresh(self.held)?;
+        if session == SessionFate::Lost {
+            return self.begin_anew(ended, agent.call);
+        }
+        let failure = failure.map(|f| start_failure(f, &ended.ending.status));
+        let failure = match failure {
+            None => {
+                self.copy.check_guard(self.host, self.held, &step.key)?.map(|what| Failure::new(Code::GitTamper, what))
+            }
+            some => some,
+        };
+        match failure {
+            None => {
+                self.held.stage(execution(ended, result))?;
+                let snapshot = self.copy.snapshot(self.host, self.held, Some(&step.key))?;
+                self.succeed(step, Some("CODE_GENERATED"), Some(snapshot.commit), *took)
+            }
+            Some(failure) if is_cut(failure.code) => self.interrupt(step, end.clone(), *took),
+            Some(failure) => self.fail(step, end.clone(), failure, *took),
+        }
+    }
+
+    /// The agent does not know its conversation any more: a new one, told everything, and never the old one again (FR-D4).
+    fn begin_anew(&mut self, ended: &Ended<'_>, call: Call) -> Result<(), EngineError> {
+        let key = &ended.step.key;
+        self.warn(key, "the agent does not know its conversation any more; it begins a new one with the whole task")?;
+        self.calls.insert(key.clone(), (call, None));
+        self.interrupt(ended.step, ended.end.clone(), ended.took)
+    }
+
+    /// Keeps the step's artifacts, records the checkpoint (R-S3), ends the step: one commit.
+    pub(super) fn succeed(
+        &mut self,
+        step: &StepSpec,
+        checkpoint: Option<&str>,
+        commit: Option<String>,
+        took: Millis,
+    ) -> Result<(), EngineError> {
+        let artifacts = match self.keep_artifacts(step)? {
+            Ok(artifacts) => artifacts,
+            Err(failure) => {
+                self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
+                self.tell_end(&step.key, took, Some(&failure));
+                return Ok(());
+            }
+        };
+        self.held.stage(Change::Checkpoint(CheckpointRecord {
+            name: checkpoint.map_or_else(|| step.key.to_string(), ToOwned::to_owned),
+            step: step.key.clone(),
+            attempt: self.held.hold.attempt,
+            commit,
+            policy_version: self.held.inputs.policy.version.clone(),
+            artifacts,
+            at: now().utc,
+        }))?;
+        self.held.move_step(&step.key, StepEvent::Succeed, None)?;
+        if step.kind() == StepKind::Qa && self.all_checks_green() {
+            self.held.move_phase(PhaseEvent::PassQa)?;
+        }
+        self.tell_end(&step.key, took, None);
+        if step.kind() == StepKind::Agent {
+            // An agent's work is expensive: its end is on disk before anything else happens.
+            self.held.commit()?;
+            closing::write_manifest(self.host, self.held)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what the step's `artifacts:` name; the failure is for a glob without a match.
+    fn keep_artifacts(
+        &mut self,
+        step: &StepSpec,
+    ) -> Result<Result<BTreeMap<String, Sha256Hash>, Failure>, EngineError> {
+        if step.artifacts.is_empty() {
+            return Ok(Ok(BTreeMap::new()));
+        }
+        let run = &self.held.hold.run;
+        let collected = collect(&Collection {
+            workspace: self.copy.workspace.dir(),
+            home: self.host.home,
+            run_dir: &self.host.home.run_dir(run)?,
+            step: &step.key,
+            attempt: self.held.hold.attempt,
+            wanted: &step.artifacts,
+            recorded: &self.held.store().view(run)?.artifacts,
+        });
+        let collected = match collected {
+            Ok(collected) => collected,
+            Err(error) => return Ok(Err(Failure::new(error.code(), error.to_string()))),
+        };
+        for skipped in &collected.skipped {
+            let remark = format!("{} was not kept: {}", skipped.path, skipped.reason);
+            self.held.note(EventKind::WarningRaised, Some(&step.key), &remark)?;
+        }
+        if let Some(failure) = collected.failure() {
+            return Ok(Err(failure));
+        }
+        let hashes = collected.kept.iter().map(|a| (a.path.clone(), a.sha256)).collect();
+        for artifact in collected.kept {
+            self.held.stage(Change::Artifact(artifact))?;
+        }
+        Ok(Ok(hashes))
+    }
+
+    fn all_checks_green(&self) -> bool {
+        let mut checks = self.held.steps.iter().filter(|s| s.kind == StepKind::Qa);
+        checks.all(|s| matches!(s.state, StepState::Succeeded | StepState::Skipped))
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        step: &StepSpec,
+        end: ProcessEnd,
+        failure: Failure,
+        took: Millis,
+    ) -> Result<(), EngineError> {
+        if is_cut(failure.code) {
+            return self.interrupt(step, end, took);
+        }
+        self.held.retry_after(&step.key, failure.retry_after);
+        self.held.stage(Change::Execution { step: step.key.clone(), end, result: None, active: took })?;
+        self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
+        self.tell_end(&step.key, took, Some(&failure));
+        Ok(())
+    }
+
+    /// A step that was cut goes back to PENDING: the next attempt takes it up.
+    fn interrupt(&mut self, step: &StepSpec, end: ProcessEnd, took: Millis) -> Result<(), EngineError> {
+        self.held.stage(Change::Execution { step: step.key.clone(), end, result: None, active: took })?;
+        self.held.move_step(&step.key, StepEvent::Interrupt, None)?;
+        self.tell_end(&step.key, took, None);
+        Ok(())
+    }
+}
+
+fn execution(ended: &Ended<'_>, result: Option<String>) -> Change {
+    Change::Execution { step: ended.step.key.clone(), end: ended.end.clone(), result, active: ended.took }
+}
+
+/// How a process ended that nobody stopped.
+fn own_end(status: &Status) -> ProcessEnd {
+    match status {
+        Status::Exited(code) => ProcessEnd::Exited { code: *code },
+        Status::Signalled(signal) => ProcessEnd::Signalled { signal: *signal },
+        Status::Vanished => ProcessEnd::Vanished,
+        Status::FailedToStart { message, .. } => ProcessEnd::FailedToStart { message: message.clone() },
+    }
+}
+
+/// A machine that is out of processes is no missing program.
+fn start_failure(failure: Failure, status: &Status) -> Failure {
+    match status {
+        Status::FailedToStart { problem: StartProblem::Limit, message } => {
+            Failure::new(Code::EnvLimit, message.clone())
+        }
+        _ => failure,
+    }
+}
+
+/// Codes under which a step did not fail but was cut.
+fn is_cut(code: Code) -> bool {
+    matches!(code, Code::BudgetExceeded | Code::Canceled | Code::Interrupted | Code::Fenced)
+}
+
+/// The end of a check's output, for the agent.
+fn output_tail(ending: &Ending) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    let (out, err) = (text(&ending.stdout_tail), text(&ending.stderr_tail));
+    match (out.is_empty(), err.is_empty()) {
+        (_, true) => out,
+        (true, false) => err,
+        (false, false) => format!("{out}\n{err}"),
+    }
+}

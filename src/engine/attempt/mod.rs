@@ -1,0 +1,261 @@
+//! One attempt, step by step. The loop has one rhythm: ask the domain which moves are due, commit them together with what
+//! came before, carry them out, wait for the next message.
+//!
+//! - `begin` starts what is due; `clock` waits, and stops what takes too long or costs too much
+//! - `hear` takes in what children say; `end` settles what they leave
+
+mod begin;
+mod clock;
+mod end;
+mod hear;
+
+use std::collections::BTreeMap;
+
+use super::error::EngineError;
+use super::held::Held;
+use super::host::{Host, Inbox, now};
+use super::meter::Meter;
+use super::observer::{Notice, Observer};
+use super::steps::agent::{AtWork, Call};
+use super::steps::{command, context};
+use super::workspace::Copy;
+use crate::domain::budget::Breach;
+use crate::domain::change::Change;
+use crate::domain::failure::{Code, Failure};
+use crate::domain::ids::StepKey;
+use crate::domain::outcome::ProcessEnd;
+use crate::domain::plan::pipeline::{self, Move};
+use crate::domain::quantity::{BootMs, Millis};
+use crate::domain::record::RunRecord;
+use crate::domain::run::PhaseEvent;
+use crate::domain::step::{StepEvent, StepState};
+use crate::domain::task::{StepKind, StepSpec, When};
+use crate::domain::template::{ConditionValues, PromptRun, holds};
+use crate::process::signals::StopSignal;
+use crate::process::{Activity, ChildId};
+
+/// How agents are called that were cut or sent back: by step, with the conversation to go on in.
+pub type Calls = BTreeMap<StepKey, (Call, Option<String>)>;
+
+/// Why everything is being stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A signal to agentrun.
+    Signal(StopSignal),
+    /// A person said `cancel`.
+    Cancel,
+    /// A limit was crossed.
+    Budget(Breach),
+    /// Another process has taken the run over.
+    LeaseLost,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// Every step is done.
+    Done,
+    /// A step failed for this reason.
+    Failed(Failure),
+    /// Stopped from outside or at a limit.
+    Stopped(Cause),
+}
+
+/// What an attempt is carried out with.
+pub struct Setting<'a> {
+    /// The machine.
+    pub host: &'a Host<'a>,
+    /// The record.
+    pub held: &'a mut Held,
+    /// The run as it was claimed.
+    pub run: &'a RunRecord,
+    /// The working copy.
+    pub copy: &'a Copy,
+    /// Messages.
+    pub inbox: &'a Inbox,
+    /// Who is told.
+    pub observer: &'a mut dyn Observer,
+    /// How agents are called that were cut earlier.
+    pub calls: Calls,
+    /// Until when the attempt may take.
+    pub until: BootMs,
+    /// Until when the run may take.
+    pub run_until: BootMs,
+}
+
+/// An attempt under way.
+pub struct Attempt<'a> {
+    host: &'a Host<'a>,
+    held: &'a mut Held,
+    run: &'a RunRecord,
+    copy: &'a Copy,
+    inbox: &'a Inbox,
+    observer: &'a mut dyn Observer,
+    calls: Calls,
+    until: BootMs,
+    run_until: BootMs,
+    meter: Meter,
+    active: Vec<Active>,
+    stopping: Option<Cause>,
+    /// How often each step was executed in this attempt: names its log files.
+    nth: BTreeMap<StepKey, u32>,
+    children: u64,
+}
+
+/// A step that has a process.
+struct Active {
+    step: StepSpec,
+    started: BootMs,
+    /// Its active time is recorded up to here.
+    counted_until: BootMs,
+    child: ChildId,
+    activity: Activity,
+    agent: Option<ActiveAgent>,
+    /// Why it is being stopped.
+    cause: Option<ProcessEnd>,
+}
+
+/// What an agent step has beyond its process.
+struct ActiveAgent {
+    at_work: AtWork,
+    call: Call,
+    side_bytes: u64,
+    side_grew_at: Option<BootMs>,
+}
+
+impl<'a> Attempt<'a> {
+    /// An attempt that begins.
+    pub fn new(setting: Setting<'a>) -> Result<Self, EngineError> {
+        let Setting { host, held, run, copy, inbox, observer, calls, until, run_until } = setting;
+        let meter = Meter::load(held)?;
+        Ok(Self {
+            host,
+            held,
+            run,
+            copy,
+            inbox,
+            observer,
+            calls,
+            until,
+            run_until,
+            meter,
+            active: Vec::new(),
+            stopping: None,
+            nth: BTreeMap::new(),
+            children: 0,
+        })
+    }
+
+    /// Carries out everything that is due, until nothing is or everything was stopped.
+    pub fn carry_out(mut self) -> Result<AttemptEnd, EngineError> {
+        loop {
+            let moves = if self.stopping.is_some() { Vec::new() } else { self.due() };
+            for step_move in &moves {
+                self.stage_move(step_move)?;
+            }
+            // If we die before this commit: what ended counts as cut and is looked at by whoever takes over.
+            // If we die after it: what began has no process yet, and begins again.
+            self.held.commit()?;
+            for step_move in &moves {
+                self.carry_out_move(step_move)?;
+            }
+            if !self.active.is_empty() {
+                self.wait()?;
+            } else if moves.is_empty() || self.stopping.is_some() {
+                return self.finish();
+            }
+        }
+    }
+
+    fn due(&self) -> Vec<Move> {
+        let inputs = &self.held.inputs;
+        let evaluate = |step: &StepSpec| match &step.when {
+            When::Expression(text) => {
+                let values = ConditionValues {
+                    inputs: inputs.spec.inputs.clone(),
+                    run: PromptRun::of(self.run.id.as_str(), &self.run.components.base_commit),
+                    steps: self.held.states(),
+                };
+                // Checked when the task was read; what fails here all the same does not run.
+                holds(text, &values).unwrap_or(false)
+            }
+            _ => true,
+        };
+        pipeline::due(&inputs.spec, &self.held.steps, self.held.hold.attempt, &evaluate)
+    }
+
+    fn stage_move(&mut self, step_move: &Move) -> Result<(), EngineError> {
+        let because = step_move.because_of.as_ref();
+        let failure = because.map(|key| Failure::new(Code::StepBlocked, format!("step `{key}` did not succeed")));
+        let kind = self.held.inputs.spec.step(&step_move.step).map(StepSpec::kind);
+        if kind == Some(StepKind::Qa) && begins(step_move.event) {
+            self.held.move_phase(PhaseEvent::RecheckQa)?;
+        }
+        self.held.stage(Change::Step {
+            step: step_move.step.clone(),
+            event: step_move.event,
+            failure,
+            because_of: step_move.because_of.clone(),
+        })
+    }
+
+    fn carry_out_move(&mut self, step_move: &Move) -> Result<(), EngineError> {
+        let Some(step) = self.held.inputs.spec.step(&step_move.step).cloned() else { return Ok(()) };
+        if !begins(step_move.event) {
+            self.tell_end(&step.key, Millis(0), None);
+            return Ok(());
+        }
+        let what = command::shown(&step);
+        self.observer.notice(&Notice::StepBegan { step: &step.key, kind: step.kind(), what });
+        match step.kind() {
+            StepKind::Context => {
+                context::carry_out(self.host, self.held, &step.key)?;
+                self.succeed(&step, Some("CONTEXT_PREPARED"), None, Millis(0))
+            }
+            StepKind::Report => self.succeed(&step, None, None, Millis(0)),
+            StepKind::Agent | StepKind::Qa | StepKind::Command => self.launch(step),
+        }
+    }
+
+    fn tell_end(&mut self, key: &StepKey, took: Millis, failure: Option<&Failure>) {
+        let state = self.held.step(key).map_or(StepState::Pending, |s| s.state);
+        self.observer.notice(&Notice::StepEnded { step: key, state, took, failure });
+    }
+
+    fn finish(mut self) -> Result<AttemptEnd, EngineError> {
+        self.held.commit()?;
+        if let Some(cause) = self.stopping.take() {
+            return Ok(AttemptEnd::Stopped(cause));
+        }
+        let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
+        Ok(match failed {
+            None => AttemptEnd::Done,
+            Some(step) => AttemptEnd::Failed(self.held.failure_of(step)),
+        })
+    }
+}
+
+impl Active {
+    /// The last sign of life: a byte on a stream, or a side file that grew.
+    fn last_sign(&self) -> Option<BootMs> {
+        self.activity.last().max(self.agent.as_ref().and_then(|a| a.side_grew_at))
+    }
+}
+
+impl ActiveAgent {
+    fn new(at_work: AtWork, call: Call) -> Self {
+        Self { at_work, call, side_bytes: 0, side_grew_at: None }
+    }
+
+    fn note_side_bytes(&mut self) {
+        let bytes = self.at_work.reader.side_bytes();
+        if bytes > self.side_bytes {
+            self.side_bytes = bytes;
+            self.side_grew_at = Some(now().boot);
+        }
+    }
+}
+
+fn begins(event: StepEvent) -> bool {
+    matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck)
+}

@@ -1,0 +1,195 @@
+//! What makes a run this run, gathered before it exists: the commit, the relevant files, the rules, the lock files and
+//! what the checkout looks like (R-W1, R-F2).
+
+use std::collections::BTreeMap;
+
+use super::error::EngineError;
+use crate::domain::failure::Code;
+use crate::domain::hash::context::{ContextFile, context_hash};
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::hash::fingerprint::Components;
+use crate::domain::ids::StepKey;
+use crate::domain::policy::Policy;
+use crate::domain::record::{Dirty, RunInputs};
+use crate::domain::task::{Prompt, TaskSpec, WorkspaceKind};
+use crate::git::{Overlay, Repo, WorktreeState};
+
+/// agentrun's own files: uncommitted changes there do not make a checkout dirty, for the run takes a copy of them.
+pub const OWN_PATHS: &[&str] = &["automation-policy.yml", "policies/", "tasks/", "prompts/", ".ai-runs/"];
+
+/// Dependency lock files that are recorded where they exist.
+const LOCK_FILES: [&str; 12] = [
+    "Cargo.lock",
+    "package-lock.json",
+    "npm-shrinkwrap.json",
+    "yarn.lock",
+    "pnpm-lock.yaml",
+    "bun.lock",
+    "poetry.lock",
+    "uv.lock",
+    "Pipfile.lock",
+    "go.sum",
+    "Gemfile.lock",
+    "composer.lock",
+];
+
+/// What a dirty checkout means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirtyRule {
+    /// It is refused.
+    Refuse,
+    /// Its changes are part of the run.
+    Include,
+    /// Its changes are left out, and the report says so.
+    Ignore,
+}
+
+/// What was read from files: the caller's part of the facts.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The task.
+    pub spec: TaskSpec,
+    /// The policy.
+    pub policy: Policy,
+    /// Its content's hash.
+    pub policy_sha256: Sha256Hash,
+    /// The prompts by step.
+    pub prompts: BTreeMap<StepKey, Prompt>,
+    /// The revision to start from; `None` is the checked-out one.
+    pub base: Option<String>,
+    /// What to do about uncommitted changes.
+    pub dirty: DirtyRule,
+}
+
+/// The facts of a run to be.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// What it is given.
+    pub inputs: RunInputs,
+    /// What makes its fingerprint.
+    pub components: Components,
+    /// The files that count: the relevant ones, and included uncommitted changes.
+    pub counted: Vec<ContextFile>,
+}
+
+/// Gathers everything. A dirty checkout is refused here, with the list of its paths.
+pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
+    let head = repo.head()?;
+    let base_commit = match &given.base {
+        Some(rev) => repo.resolve(rev)?,
+        None => head.commit.clone(),
+    };
+    // With a base of its own, an isolated run has nothing to do with what lies in the checkout.
+    let concerns_checkout = given.base.is_none() || given.spec.workspace == WorkspaceKind::InPlace;
+    let state = if concerns_checkout { Some(repo.state(own_paths(given.spec.workspace))?) } else { None };
+    let dirty = match &state {
+        Some(state) => judge(repo, state, given.dirty)?,
+        None => Dirty::Clean,
+    };
+    let overlay = match (&dirty, &state) {
+        (Dirty::Included { .. }, Some(state)) => Overlay::Dirty(state),
+        _ => Overlay::Commit,
+    };
+    let files = repo.context_files(&base_commit, &given.spec.context.files, overlay)?;
+    let rules = repo.context_files(&base_commit, &given.spec.context.rules, overlay)?;
+    let notes = notes(repo, &base_commit)?;
+    let counted = counted(&files, &dirty);
+    let context_hash = context_hash(&given.spec.meaning(), &counted, &rules);
+    let components = Components {
+        task: given.spec.task.to_string(),
+        base_commit: base_commit.clone(),
+        prompt_version: prompt_version(&given.prompts),
+        context_hash,
+        mode: given.spec.mode.clone(),
+        policy_version: given.policy.version.clone(),
+    };
+    let inputs = RunInputs {
+        lockfiles: lockfiles(repo, &base_commit)?,
+        spec: given.spec,
+        policy: given.policy,
+        policy_sha256: given.policy_sha256,
+        prompts: given.prompts,
+        files,
+        rules,
+        dirty,
+        notes,
+    };
+    Ok(Facts { inputs, components, counted })
+}
+
+/// In place an agent works in the checkout itself, so there agentrun's own files count like any other.
+fn own_paths(workspace: WorkspaceKind) -> &'static [&'static str] {
+    match workspace {
+        WorkspaceKind::Isolated => OWN_PATHS,
+        WorkspaceKind::InPlace => &[".ai-runs/"],
+    }
+}
+
+/// Included uncommitted changes are part of the files that count (R-W1).
+fn counted(files: &[ContextFile], dirty: &Dirty) -> Vec<ContextFile> {
+    let mut counted = files.to_vec();
+    if let Dirty::Included { files: changed } = dirty {
+        counted.extend(changed.iter().cloned());
+        counted.sort();
+        counted.dedup();
+    }
+    counted
+}
+
+fn judge(repo: &Repo, state: &WorktreeState, rule: DirtyRule) -> Result<Dirty, EngineError> {
+    if let Some(operation) = state.in_progress {
+        return Err(EngineError::failed(Code::WorktreeDirty, format!("a {operation} is in progress in the checkout")));
+    }
+    let paths = state.paths();
+    match rule {
+        _ if paths.is_empty() => Ok(Dirty::Clean),
+        DirtyRule::Ignore => Ok(Dirty::Ignored { paths }),
+        DirtyRule::Include => Ok(Dirty::Included { files: repo.dirty_files(state)? }),
+        DirtyRule::Refuse => Err(EngineError::failed(Code::WorktreeDirty, refusal(&paths))),
+    }
+}
+
+fn refusal(paths: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let mut text = format!("the checkout has {} uncommitted files:", paths.len());
+    for path in paths.iter().take(SHOWN) {
+        text.push_str("\n  ");
+        text.push_str(path);
+    }
+    if paths.len() > SHOWN {
+        text.push_str(&format!("\n  … and {} more", paths.len() - SHOWN));
+    }
+    text
+}
+
+/// What a reader of the report should know about the repository.
+fn notes(repo: &Repo, commit: &str) -> Result<Vec<String>, EngineError> {
+    let found = repo.notes(commit)?;
+    let mut notes = Vec::new();
+    if !found.submodules.is_empty() {
+        notes.push(format!("submodules are left empty in the working copy: {}", found.submodules.join(", ")));
+    }
+    if !found.lfs_pointers.is_empty() {
+        notes.push(format!("{} files are Git LFS pointers, not their contents", found.lfs_pointers.len()));
+    }
+    Ok(notes)
+}
+
+fn lockfiles(repo: &Repo, commit: &str) -> Result<BTreeMap<String, Sha256Hash>, EngineError> {
+    let mut found = BTreeMap::new();
+    for name in LOCK_FILES {
+        if let Some(bytes) = repo.read_file_at(commit, name)? {
+            found.insert(name.to_owned(), Sha256Hash::of(&bytes));
+        }
+    }
+    Ok(found)
+}
+
+/// The version of the run's prompt, `key=version,…` of several, nothing without one.
+fn prompt_version(prompts: &BTreeMap<StepKey, Prompt>) -> Option<String> {
+    match prompts.len() {
+        0 => None,
+        1 => prompts.values().next().map(|p| p.version.clone()),
+        _ => Some(prompts.iter().map(|(key, p)| format!("{key}={}", p.version)).collect::<Vec<_>>().join(",")),
+    }
+}

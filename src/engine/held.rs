@@ -1,0 +1,185 @@
+//! The record of a run that this process holds. Facts are staged and then committed together; what is decided in between
+//! is decided on the staged state, what is shown is shown after the commit.
+
+use std::collections::BTreeMap;
+
+use super::error::EngineError;
+use super::host::Who;
+use crate::domain::change::Change;
+use crate::domain::event::EventKind;
+use crate::domain::failure::{Code, Failure};
+use crate::domain::ids::StepKey;
+use crate::domain::machine::Word as _;
+use crate::domain::quantity::Millis;
+use crate::domain::record::{RunInputs, RunView, StepRecord};
+use crate::domain::run::PhaseEvent;
+use crate::domain::run::{PHASE, Phase};
+use crate::domain::step::{STEP, StepEvent};
+use crate::domain::task::StepKind;
+use crate::domain::template::StepFact;
+use crate::store::{Hold, Store};
+
+/// A run that this process holds, and the connection through which it writes.
+pub struct Held {
+    /// The lease: run, attempt and fence.
+    pub hold: Hold,
+    /// What the run was given.
+    pub inputs: RunInputs,
+    /// The steps as staged.
+    pub steps: Vec<StepRecord>,
+    /// Where in the delivery the run stands, as staged.
+    pub phase: Option<Phase>,
+    store: Store,
+    who: Who,
+    staged: Vec<Change>,
+    retry_after: BTreeMap<StepKey, Millis>,
+}
+
+impl Held {
+    /// Takes up a run that was just claimed.
+    pub fn new(store: Store, hold: Hold, view: &RunView, who: Who) -> Self {
+        Self {
+            hold,
+            inputs: view.inputs.clone(),
+            steps: view.steps.clone(),
+            phase: view.run.phase,
+            store,
+            who,
+            staged: Vec::new(),
+            retry_after: BTreeMap::new(),
+        }
+    }
+
+    /// Gives the connection back.
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
+    /// The connection, for reading.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The connection, for a write that is no change of the held run.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Stages a fact. A move that the machine does not allow is a bug of the engine, and is refused here already.
+    pub fn stage(&mut self, change: Change) -> Result<(), EngineError> {
+        self.apply(&change)?;
+        self.staged.push(change);
+        Ok(())
+    }
+
+    /// Commits everything staged, in one durable transaction.
+    pub fn commit(&mut self) -> Result<(), EngineError> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let staged = std::mem::take(&mut self.staged);
+        self.store.record(&self.hold, &staged, &self.who.context())?;
+        Ok(())
+    }
+
+    /// Stages and commits.
+    pub fn record(&mut self, changes: impl IntoIterator<Item = Change>) -> Result<(), EngineError> {
+        for change in changes {
+            self.stage(change)?;
+        }
+        self.commit()
+    }
+
+    /// Stages a remark.
+    pub fn note(&mut self, kind: EventKind, step: Option<&StepKey>, reason: &str) -> Result<(), EngineError> {
+        let body = serde_json::json!({});
+        self.stage(Change::Note { kind, step: step.cloned(), reason: reason.to_owned(), body })
+    }
+
+    /// Stages a move of a step.
+    pub fn move_step(&mut self, step: &StepKey, event: StepEvent, failure: Option<Failure>) -> Result<(), EngineError> {
+        self.stage(Change::Step { step: step.clone(), event, failure, because_of: None })
+    }
+
+    /// Stages a move of the phase, where the run has one and the move is due.
+    pub fn move_phase(&mut self, event: PhaseEvent) -> Result<(), EngineError> {
+        match self.phase {
+            Some(phase) if PHASE.next(phase, event).is_ok() => self.stage(Change::Phase(event)),
+            _ => Ok(()),
+        }
+    }
+
+    /// One step, as staged.
+    pub fn step(&self, key: &StepKey) -> Option<&StepRecord> {
+        self.steps.iter().find(|s| s.key == *key)
+    }
+
+    /// Remembers when a failed step may be tried again, where somebody said so.
+    pub fn retry_after(&mut self, step: &StepKey, after: Option<Millis>) {
+        if let Some(after) = after {
+            self.retry_after.insert(step.clone(), after);
+        }
+    }
+
+    /// Why a failed step failed, naming the step.
+    pub fn failure_of(&self, step: &StepRecord) -> Failure {
+        Failure {
+            code: step.code.unwrap_or(Code::Internal),
+            message: format!("step `{}`: {}", step.key, step.message.as_deref().unwrap_or("failed")),
+            retry_after: self.retry_after.get(&step.key).copied(),
+        }
+    }
+
+    /// The states of all steps, for conditions.
+    pub fn states(&self) -> BTreeMap<String, StepFact> {
+        let fact = |s: &StepRecord| StepFact { state: s.state.word().to_owned() };
+        self.steps.iter().map(|s| (s.key.to_string(), fact(s))).collect()
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<(), EngineError> {
+        match change {
+            Change::Step { step, event, failure, because_of } => {
+                self.apply_step(step, *event, failure.as_ref(), because_of.as_ref())
+            }
+            Change::Phase(event) => {
+                self.phase = self.phase.and_then(|phase| PHASE.next(phase, *event).ok());
+                Ok(())
+            }
+            Change::Inputs(inputs) => {
+                self.inputs = (**inputs).clone();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_step(
+        &mut self,
+        key: &StepKey,
+        event: StepEvent,
+        failure: Option<&Failure>,
+        because_of: Option<&StepKey>,
+    ) -> Result<(), EngineError> {
+        let attempt = self.hold.attempt;
+        let unknown = || EngineError::failed(Code::Internal, format!("no step `{key}`"));
+        let record = self.steps.iter_mut().find(|s| s.key == *key).ok_or_else(unknown)?;
+        record.state = STEP
+            .next(record.state, event)
+            .map_err(|refused| EngineError::failed(Code::InvalidState, refused.to_string()))?;
+        if matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck) {
+            record.attempt = attempt;
+            record.runs += 1;
+            record.sent_back = false;
+        }
+        record.code = failure.map(|f| f.code);
+        record.message = failure.map(|f| f.message.clone());
+        if event == StepEvent::SendBack
+            && let Some(qa) = because_of.and_then(|qa| self.steps.iter_mut().find(|s| s.key == *qa))
+            && self.inputs.spec.step(key).is_some_and(|s| s.kind() == StepKind::Agent)
+        {
+            qa.rounds += 1;
+            qa.sent_back = true;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What a run uses, counted as it happens, and the limits that stop it (R-R4). The sums always come from the committed
+//! record, so that what was counted before a crash still counts.
+
+use super::error::EngineError;
+use super::held::Held;
+use crate::domain::agent_event::Metered;
+use crate::domain::budget::LimitKind;
+use crate::domain::budget::{Breach, Budget, Price, Scope, Usage};
+use crate::domain::change::MeterItem;
+use crate::domain::machine::Word as _;
+use crate::domain::quantity::Millis;
+
+/// The sums and the limits.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    /// The limits that hold: the policy's and the task's, the stricter of both.
+    pub budget: Budget,
+    /// This attempt.
+    pub attempt: Usage,
+    /// The task since its last verified success.
+    pub task: Usage,
+}
+
+impl Meter {
+    /// The limits of a run.
+    pub fn budget_of(held: &Held) -> Budget {
+        let (policy, task) = (&held.inputs.policy.budgets, &held.inputs.spec.budget);
+        Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) }
+    }
+
+    /// Reads the sums.
+    pub fn load(held: &Held) -> Result<Self, EngineError> {
+        let mut meter = Self { budget: Self::budget_of(held), attempt: Usage::default(), task: Usage::default() };
+        meter.refresh(held)?;
+        Ok(meter)
+    }
+
+    /// Reads the sums again, after something was recorded.
+    pub fn refresh(&mut self, held: &Held) -> Result<(), EngineError> {
+        let view = held.store().view(&held.hold.run)?;
+        self.attempt = view.attempt_usage;
+        self.task = view.task_usage;
+        Ok(())
+    }
+
+    /// The limit that was crossed, `active` being time that is not recorded yet.
+    pub fn breach(&self, active: Millis) -> Option<Breach> {
+        let more = Usage { active, ..Usage::default() };
+        let attempt = self.budget.attempt.breach(Scope::Attempt, &self.attempt.plus(&more));
+        attempt.or_else(|| self.budget.task.breach(Scope::Task, &self.task.plus(&more)))
+    }
+
+    /// The limit that leaves no room for another agent call. Attempts are decided when one is opened, not here.
+    pub fn exhausted(&self) -> Option<Breach> {
+        let spent = |b: &Breach| b.kind != LimitKind::Attempts;
+        let attempt = self.budget.attempt.exhausted(Scope::Attempt, &self.attempt).filter(spent);
+        let mut task_limits = self.budget.task;
+        task_limits.attempts = None;
+        attempt.or_else(|| task_limits.exhausted(Scope::Task, &self.task))
+    }
+
+    /// How long something may still be active before a time limit strikes.
+    pub fn time_left(&self) -> Option<Millis> {
+        let left = |limit: Option<Millis>, used: Millis| limit.map(|l| Millis(l.0.saturating_sub(used.0)));
+        let both = [left(self.budget.attempt.time, self.attempt.active), left(self.budget.task.time, self.task.active)];
+        both.into_iter().flatten().min()
+    }
+
+    /// Every kind that is limited and how far it is used: for the progress line and for `show --budget`.
+    pub fn limited(&self) -> Vec<(Scope, LimitKind, u64, u64)> {
+        let scopes =
+            [(Scope::Attempt, &self.budget.attempt, &self.attempt), (Scope::Task, &self.budget.task, &self.task)];
+        let rows = scopes.into_iter().flat_map(|(scope, limits, used)| {
+            LimitKind::ALL.iter().filter_map(move |k| Some((scope, *k, limits.of(*k)?, used.of(*k))))
+        });
+        rows.collect()
+    }
+}
+
+/// A model response as a counted thing; the cost is the agent's own word, else the policy's price.
+pub fn response(metered: &Metered, price: Option<&Price>) -> MeterItem {
+    let priced = price.map(|p| p.cost_micros(metered.input, metered.cached, metered.output));
+    MeterItem {
+        name: format!("response/{}", metered.response),
+        input: metered.input,
+        cached: metered.cached.min(metered.input),
+        output: metered.output,
+        cost_micros: metered.cost_micros.or(priced),
+        tool_calls: 0,
+    }
+}
+
+/// A tool call as a counted thing.
+pub fn tool_call(id: &str) -> MeterItem {
+    MeterItem { name: format!("call/{id}"), input: 0, cached: 0, output: 0, cost_micros: None, tool_calls: 1 }
+}

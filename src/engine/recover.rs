@@ -1,0 +1,208 @@
+//! What an earlier holder left (R-W4, F31): its processes are ended first, then each step that it was in the middle of is
+//! looked at, and either taken as finished or put back so that it is done again, in the gentlest way that is safe.
+
+use std::collections::BTreeMap;
+
+use super::attempt::Calls;
+use super::error::EngineError;
+use super::held::Held;
+use super::host::Host;
+use super::steps::agent::{self, Call};
+use super::workspace::Copy;
+use crate::agents::{AgentEnd, Inspection, Progress};
+use crate::domain::change::Change;
+use crate::domain::event::EventKind;
+use crate::domain::ids::StepKey;
+use crate::domain::outcome::ProcessEnd;
+use crate::domain::quantity::{Millis, UtcMs};
+use crate::domain::record::{CheckpointRecord, ExecutionRecord, Identity, RunView};
+use crate::domain::step::{StepEvent, StepState};
+use crate::domain::task::StepKind;
+
+/// Ends every process that earlier attempts of the run have left. Strangers that got one of their pids are left alone.
+pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(), EngineError> {
+    let open = view.executions.iter().filter(|e| e.finished_at.is_none());
+    let known: Vec<Identity> = open.filter_map(|e| e.child.clone()).collect();
+    let marker = super::steps::marker(host, &held.hold);
+    let grace = held.inputs.policy.timeouts.grace;
+    let found = crate::process::leftovers::end_leftovers(&marker, &known, grace);
+    if found.strangers > 0 {
+        held.note(
+            EventKind::WarningRaised,
+            None,
+            "stale_pid=true: a recorded process id belongs to somebody else now",
+        )?;
+    }
+    if found.ended > 0 || !found.survivors.is_empty() {
+        let reason = format!("{} processes of an earlier attempt ended, {} left", found.ended, found.survivors.len());
+        held.note(EventKind::LeftoversEnded, None, &reason)?;
+    }
+    held.commit()
+}
+
+/// Settles every step that was being executed when its holder went away, and decides how agents go on.
+pub fn settle(host: &Host<'_>, held: &mut Held, copy: &Copy, view: &RunView) -> Result<Calls, EngineError> {
+    let mut calls = Calls::new();
+    for step in view.steps.iter().filter(|s| s.state == StepState::Running) {
+        match step.kind {
+            StepKind::Agent => settle_agent(host, held, copy, (view, &step.key), &mut calls)?,
+            _ => put_back(held, &step.key, last(view, &step.key), view)?,
+        }
+    }
+    for step in view.steps.iter().filter(|s| s.kind == StepKind::Agent) {
+        match step.state {
+            StepState::Pending if step.runs > 0 => go_on(host, held, copy, (view, &step.key), &mut calls)?,
+            StepState::Failed => start_over(host, held, copy, (view, &step.key))?,
+            _ => {}
+        }
+    }
+    held.commit()?;
+    Ok(calls)
+}
+
+fn last<'a>(view: &'a RunView, step: &StepKey) -> Option<&'a ExecutionRecord> {
+    view.executions.iter().rev().find(|e| e.step == *step)
+}
+
+/// Time that a cut execution was active: until the last sign of life of its holder, for nobody saw more.
+fn active_until_last_sign(execution: &ExecutionRecord, view: &RunView) -> Millis {
+    let seen = view.run.heartbeat_at.unwrap_or(execution.started_at).max(execution.started_at);
+    execution.active.max(Millis::between(execution.started_at, seen))
+}
+
+fn put_back(
+    held: &mut Held,
+    step: &StepKey,
+    execution: Option<&ExecutionRecord>,
+    view: &RunView,
+) -> Result<(), EngineError> {
+    if let Some(execution) = execution.filter(|e| e.finished_at.is_none()) {
+        let active = active_until_last_sign(execution, view);
+        held.stage(Change::Execution { step: step.clone(), end: ProcessEnd::Vanished, result: None, active })?;
+    }
+    held.move_step(step, StepEvent::Interrupt, None)
+}
+
+/// An agent whose end nobody saw: adopted when its own records say that it had finished, else counted and put back.
+fn settle_agent(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (view, step): (&RunView, &StepKey),
+    calls: &mut Calls,
+) -> Result<(), EngineError> {
+    let execution = last(view, step);
+    let inspection = inspect(host, held, copy, execution)?;
+    if let (Some(execution), Some(inspection)) = (execution, &inspection) {
+        let items = agent::items_of(&inspection.events, &held.inputs, step);
+        let active = active_until_last_sign(execution, view);
+        held.stage(Change::Usage { step: step.clone(), items, active })?;
+        if let Progress::Finished(end) = &inspection.progress
+            && end.failure.is_none()
+        {
+            return adopt(host, held, copy, (step, end, active));
+        }
+    }
+    put_back(held, step, execution, view)?;
+    decide_call(host, held, copy, (view, step, execution, inspection), calls)
+}
+
+fn inspect(
+    host: &Host<'_>,
+    held: &Held,
+    copy: &Copy,
+    execution: Option<&ExecutionRecord>,
+) -> Result<Option<Inspection>, EngineError> {
+    let Some(execution) = execution else { return Ok(None) };
+    agent::inspect(host, &held.inputs, execution, copy.workspace.dir())
+}
+
+/// Takes an agent's work as it is: it had finished, and is not paid for twice.
+fn adopt(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (step, end, active): (&StepKey, &AgentEnd, Millis),
+) -> Result<(), EngineError> {
+    held.note(EventKind::AgentAdopted, Some(step), "the agent had finished before its end could be recorded")?;
+    let result = end.result.clone();
+    held.stage(Change::Execution { step: step.clone(), end: ProcessEnd::Vanished, result, active })?;
+    let snapshot = copy.snapshot(host, held, Some(step))?;
+    held.stage(Change::Checkpoint(CheckpointRecord {
+        name: "CODE_GENERATED".to_owned(),
+        step: step.clone(),
+        attempt: held.hold.attempt,
+        commit: Some(snapshot.commit),
+        policy_version: held.inputs.policy.version.clone(),
+        artifacts: BTreeMap::new(),
+        at: super::host::now().utc,
+    }))?;
+    held.move_step(step, StepEvent::Succeed, None)
+}
+
+/// An agent that was cut and is PENDING again from an earlier attempt (a signal, a limit).
+fn go_on(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (view, step): (&RunView, &StepKey),
+    calls: &mut Calls,
+) -> Result<(), EngineError> {
+    let execution = last(view, step);
+    let inspection = inspect(host, held, copy, execution)?;
+    decide_call(host, held, copy, (view, step, execution, inspection), calls)
+}
+
+type Cut<'a> = (&'a RunView, &'a StepKey, Option<&'a ExecutionRecord>, Option<Inspection>);
+
+/// In its own conversation when that can be continued and the copy is as the agent left it; else from the last snapshot,
+/// with what lies in the copy kept as a patch. Either way an agent that had been sent back keeps its reason.
+fn decide_call(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (view, step, execution, inspection): Cut<'_>,
+    calls: &mut Calls,
+) -> Result<(), EngineError> {
+    let continuable = inspection.as_ref().is_some_and(|i| i.progress == Progress::Continuable);
+    let session = execution.and_then(|e| e.session.clone()).filter(|_| continuable);
+    let untouched = execution.is_some_and(|e| is_as_left(copy, view, (e, inspection.as_ref())).unwrap_or(false));
+    match session {
+        Some(session) if untouched => {
+            held.note(EventKind::WarningRaised, Some(step), "the agent goes on in its own conversation")?;
+            calls.insert(step.clone(), (Call::Continue, Some(session)));
+            Ok(())
+        }
+        _ => start_over(host, held, copy, (view, step)),
+    }
+}
+
+/// Nothing in the copy is newer than the last sign of life: nobody has worked in it since. One lease of slack, for a
+/// command of the agent may have written a little longer than its holder lived.
+fn is_as_left(
+    copy: &Copy,
+    view: &RunView,
+    (execution, inspection): (&ExecutionRecord, Option<&Inspection>),
+) -> Result<bool, EngineError> {
+    let Some(newest) = copy.workspace.newest_change_ms(&copy.start)? else { return Ok(true) };
+    let signs = [
+        view.run.heartbeat_at,
+        execution.finished_at,
+        view.run.finished_at,
+        inspection.and_then(|i| i.last_record_at).map(UtcMs),
+        Some(execution.started_at),
+    ];
+    let last_sign = signs.into_iter().flatten().max().unwrap_or(execution.started_at);
+    Ok(UtcMs(newest) <= last_sign.plus(view.inputs.policy.leases.ttl))
+}
+
+/// From the state after the last succeeded step: what a failed or lost execution left is kept, then put away.
+fn start_over(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (view, step): (&RunView, &StepKey),
+) -> Result<(), EngineError> {
+    let good = view.checkpoints.iter().rev().find_map(|c| c.commit.clone()).unwrap_or_else(|| copy.start.clone());
+    copy.save_and_restore(host, held, &good, Some(step))
+}

@@ -1,0 +1,273 @@
+//! Agents: the prompt, the child, and what its events mean.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Execution, capture, own_vars, secrets};
+use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
+use crate::artifacts::atomic::{self, IfExists};
+use crate::artifacts::home::make_private;
+use crate::artifacts::run_dir::StepFile;
+use crate::domain::agent_event::AgentEvent;
+use crate::domain::change::MeterItem;
+use crate::domain::ids::StepKey;
+use crate::domain::policy::AgentRules;
+use crate::domain::quantity::BootMs;
+use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
+use crate::domain::task::{AgentSpec, StepBody};
+use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, render_prompt};
+use crate::engine::error::EngineError;
+use crate::engine::host::Host;
+use crate::engine::meter;
+use crate::process::environment::{Audience, allowed};
+use crate::process::spec::{CommandSpec, StopRule};
+use crate::store::Hold;
+
+/// Why an agent is called, which decides what it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// For the first time, or anew from a clean base.
+    Fresh,
+    /// A check failed: its name and its output.
+    SentBack {
+        /// The check.
+        check: StepKey,
+        /// The end of its output.
+        output: String,
+    },
+    /// Its last turn was cut off; it goes on in its own conversation.
+    Continue,
+}
+
+/// What an agent is called with.
+pub struct AgentCall<'a> {
+    /// The machine.
+    pub host: &'a Host<'a>,
+    /// The lease.
+    pub hold: &'a Hold,
+    /// The run.
+    pub run: &'a RunRecord,
+    /// What it was given.
+    pub inputs: &'a RunInputs,
+    /// This execution.
+    pub execution: &'a Execution,
+    /// The working copy.
+    pub dir: &'a Path,
+    /// Why.
+    pub call: &'a Call,
+    /// The conversation to go on in, if any.
+    pub session: Option<&'a str>,
+    /// What the agent may know of its limits.
+    pub budget: &'a str,
+}
+
+/// An agent at work: its reader, and what is known of it so far.
+pub struct AtWork {
+    /// Turns its output into events.
+    pub reader: Box<dyn Reader>,
+    /// Tool calls that have not come back.
+    pub open_tools: BTreeSet<String>,
+    /// When it said that it is done.
+    pub result_at: Option<BootMs>,
+    /// True once its folder of side files is watched.
+    pub watched: bool,
+    price: Option<crate::domain::budget::Price>,
+    session: Option<String>,
+}
+
+/// What an event leads to.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// To be counted.
+    pub items: Vec<MeterItem>,
+    /// A conversation to be recorded at once (facts/codex pitfall 15).
+    pub session: Option<(String, Option<String>)>,
+}
+
+/// Agent, rules and prompt of a step.
+fn parts<'a>(inputs: &'a RunInputs, step: &StepKey) -> Option<(&'a AgentSpec, AgentRules)> {
+    let StepBody::Agent { agent, .. } = &inputs.spec.step(step)?.body else { return None };
+    let rules = inputs.policy.agents.get(&agent.name).cloned().unwrap_or_else(|| AgentRules::known(agent.protocol));
+    Some((agent, rules))
+}
+
+/// Builds the child and its reader.
+pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError> {
+    let AgentCall { host, hold, inputs, execution, dir, .. } = call;
+    let (agent, rules) = parts(inputs, &execution.step).ok_or_else(|| no_agent(&execution.step))?;
+    let run_dir = host.home.run_dir(&hold.run)?;
+    let prompt_file = run_dir.step_file(execution.files(), StepFile::Prompt);
+    make_private(&run_dir.attempt(execution.attempt))?;
+    atomic::write(&prompt_file, prompt(call)?.as_bytes(), IfExists::Replace)?;
+
+    let mut vars = allowed(host.vars, Audience::Agent, &rules.env);
+    let private_home = host.home.private_home(&agent.name)?;
+    let request = AgentRequest {
+        agent,
+        rules: &rules,
+        workspace: dir,
+        repository: host.repo.root(),
+        prompt_file: &prompt_file,
+        session: call.session,
+        private_home: &private_home,
+        env: &vars,
+        own_program: host.own_program,
+    };
+    let command = agents::command(&request)?;
+    let reader = agents::reader(&ReaderRequest {
+        protocol: agent.protocol,
+        rules: &rules,
+        env: &vars,
+        private_home: &private_home,
+        session: call.session,
+        execution: execution.number,
+    });
+    for folder in &command.folders {
+        make_private(folder)?;
+    }
+    vars.extend(command.env);
+    let secrets = secrets(&vars);
+    vars.insert("AGENTRUN_PROMPT_FILE".into(), prompt_file.clone().into_os_string());
+    if let Some(session) = call.session {
+        vars.insert("AGENTRUN_SESSION".into(), session.into());
+    }
+    vars.extend(own_vars(host, hold, execution));
+    let spec = CommandSpec {
+        program: command.program,
+        args: command.args,
+        env: vars.into_iter().collect(),
+        dir: dir.to_path_buf(),
+        stdin: command.stdin,
+        stop: StopRule { polite: command.polite, grace: inputs.policy.timeouts.grace },
+        dies_with_parent: true,
+        capture: capture(&run_dir, execution, inputs, true, secrets),
+    };
+    Ok((spec, AtWork::new(reader, rules.price, call.session)))
+}
+
+fn no_agent(step: &StepKey) -> EngineError {
+    EngineError::failed(crate::domain::failure::Code::Internal, format!("step `{step}` has no agent"))
+}
+
+/// What the agent is told.
+fn prompt(call: &AgentCall<'_>) -> Result<String, EngineError> {
+    let text = match call.inputs.prompts.get(&call.execution.step) {
+        Some(prompt) => render_prompt(prompt, &values(call))?,
+        None => String::new(),
+    };
+    let budget = call.budget;
+    Ok(match call.call {
+        Call::Fresh => format!("{text}{budget}"),
+        Call::SentBack { check, output } => {
+            let again = format!(
+                "The check `{check}` failed on your changes. Its output ends like this:\n\n```\n{output}\n```\n\n\
+                 Find the cause, correct it, and finish. The check is run again afterwards."
+            );
+            if call.session.is_some() { format!("{again}{budget}") } else { format!("{text}\n\n{again}{budget}") }
+        }
+        Call::Continue => {
+            let cut = "Your last turn was cut off from outside before it ended. Commands that were running then were \
+                       stopped and may have done part of their work: look at the state of the working copy before you \
+                       repeat one. Then go on with the task and finish it.";
+            if call.session.is_some() { format!("{cut}{budget}") } else { format!("{text}\n\n{cut}{budget}") }
+        }
+    })
+}
+
+fn values(call: &AgentCall<'_>) -> PromptValues {
+    let base = &call.run.components.base_commit;
+    PromptValues {
+        inputs: call.inputs.spec.inputs.clone(),
+        context: PromptContext { files: call.inputs.files.iter().map(|f| f.path.clone()).collect() },
+        run: PromptRun::of(call.run.id.as_str(), base),
+        task: PromptTask { id: call.run.task.to_string(), title: call.inputs.spec.title.clone().unwrap_or_default() },
+    }
+}
+
+impl AtWork {
+    fn new(reader: Box<dyn Reader>, price: Option<crate::domain::budget::Price>, session: Option<&str>) -> Self {
+        Self {
+            reader,
+            open_tools: BTreeSet::new(),
+            result_at: None,
+            watched: false,
+            price,
+            session: session.map(ToOwned::to_owned),
+        }
+    }
+
+    /// Takes note of events; answers what is to be counted and recorded.
+    pub fn take(&mut self, events: &[AgentEvent], now: BootMs) -> Told {
+        let mut told = Told::default();
+        for event in events {
+            match event {
+                AgentEvent::Session { id, model } => {
+                    if self.session.as_deref() != Some(id) || model.is_some() {
+                        told.session = Some((id.clone(), model.clone()));
+                    }
+                    self.session = Some(id.clone());
+                }
+                AgentEvent::ToolCall { id, .. } => {
+                    self.open_tools.insert(id.clone());
+                    told.items.push(meter::tool_call(id));
+                }
+                AgentEvent::ToolResult { id, .. } => {
+                    self.open_tools.remove(id);
+                }
+                AgentEvent::Usage(metered) => told.items.push(meter::response(metered, self.price.as_ref())),
+                AgentEvent::Result { .. } => self.result_at = Some(now),
+                AgentEvent::Message { .. } | AgentEvent::Warning { .. } | AgentEvent::Error(_) => {}
+            }
+        }
+        told
+    }
+}
+
+/// Counts what an inspection of an unseen execution found, under the names the live reader would have used.
+pub fn items_of(events: &[AgentEvent], inputs: &RunInputs, step: &StepKey) -> Vec<MeterItem> {
+    let price = parts(inputs, step).and_then(|(_, rules)| rules.price);
+    let items = events.iter().filter_map(|event| match event {
+        AgentEvent::ToolCall { id, .. } => Some(meter::tool_call(id)),
+        AgentEvent::Usage(metered) => Some(meter::response(metered, price.as_ref())),
+        _ => None,
+    });
+    items.collect()
+}
+
+/// What an unseen execution left in the agent's own records (R-W4). `None` when there is nothing to look at.
+pub fn inspect(
+    host: &Host<'_>,
+    inputs: &RunInputs,
+    execution: &ExecutionRecord,
+    dir: &Path,
+) -> Result<Option<agents::Inspection>, EngineError> {
+    let Some((agent, rules)) = parts(inputs, &execution.step) else { return Ok(None) };
+    let vars = allowed(host.vars, Audience::Agent, &rules.env);
+    let private_home = host.home.private_home(&agent.name)?;
+    let reader = ReaderRequest {
+        protocol: agent.protocol,
+        rules: &rules,
+        env: &vars,
+        private_home: &private_home,
+        session: execution.session.as_deref(),
+        execution: execution.number,
+    };
+    let request = InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: None };
+    Ok(Some(agents::inspect(&request)?))
+}
+
+/// What agents report that a set of limits needs: a limit without figures must be refused, not ignored (R-R4).
+pub fn unenforceable(inputs: &RunInputs, budget: &crate::domain::budget::Budget) -> Vec<(StepKey, &'static str)> {
+    let limits = [&budget.attempt, &budget.task];
+    let wants = |get: fn(&crate::domain::budget::Limits) -> bool| limits.iter().any(|l| get(l));
+    let cost = wants(|l| l.cost_micros.is_some());
+    let mut missing = Vec::new();
+    for step in &inputs.spec.steps {
+        let Some((agent, rules)) = parts(inputs, &step.key) else { continue };
+        let abilities = agents::abilities(agent.protocol);
+        if cost && !abilities.reports_cost && rules.price.is_none() {
+            missing.push((step.key.clone(), "cost"));
+        }
+    }
+    missing
+}

@@ -1,0 +1,39 @@
+//! LAYER 1: git, through libgit2 alone and never through a git process. The user's repository is opened by its explicit
+//! git folder with a configuration of our own, so nothing in any configuration, hook or attribute runs code or leads
+//! elsewhere (R-W5); what an agent did to its copy's own `.git` is never trusted.
+//!
+//! - `discover`, `settings`, `repo`: finding the user's repository and opening it safely; plain questions to it.
+//! - `state`, `context`, `diff`: what is uncommitted, which files count, what changed.
+//! - `refs`, `apply`: what is written on the user's side, and nothing else is: pins, one branch, `agentrun apply`.
+//! - `guard`, `config_text`: whether somebody changed what git would run.
+//! - `workspace`: the copy that a run works in: made, snapshotted, put back, removed.
+//! - `beneath`, `paths`, `error`: files below one folder, git's paths, what can go wrong.
+
+mod apply;
+mod beneath;
+mod config_text;
+mod context;
+mod diff;
+mod discover;
+mod error;
+mod first_commit;
+mod guard;
+mod paths;
+mod refs;
+mod repo;
+mod settings;
+mod state;
+mod workspace;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::apply_patch_to_dir;
+pub use context::{Overlay, TreeNotes};
+pub use diff::{ChangeKind, FileChange};
+pub use error::GitError;
+pub use guard::{Change, GuardPrint, changes, tampering};
+pub use repo::{Head, Repo};
+pub use settings::UserGit;
+pub use state::WorktreeState;
+pub use workspace::{Snapshot, Workspace};

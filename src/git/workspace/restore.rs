@@ -1,0 +1,148 @@
+//! From commit to disk: a working copy made equal to a commit, for a retry that begins from the last snapshot (R-W3), and
+//! the user's uncommitted changes laid over a fresh copy. Whether what is there is saved is the caller's to know.
+
+use std::fs;
+use std::path::Path;
+
+use git2::build::CheckoutBuilder;
+use git2::{Delta, Repository, Tree};
+use rustix::fs::FileType;
+
+use super::copy::write_git_dir;
+use super::snapshot::find_commit;
+use super::{Workspace, index, sibling};
+use crate::git::beneath::{Beneath, Content, is_absent};
+use crate::git::context::expand;
+use crate::git::error::{GitError, Result};
+use crate::git::paths;
+use crate::git::repo::Repo;
+use crate::git::state::{WorktreeState, path_of};
+
+impl Workspace {
+    /// Makes the working files equal to a commit's: changed and missing ones are written, others removed. Ignored files
+    /// stay (build caches). An isolated copy also gets a fresh `.git` at the commit; the agent's old one, if it has
+    /// objects, is kept beside the copy until [`Self::remove`]. In place, HEAD and index stay as they are.
+    pub fn restore(&self, commit: &str) -> Result<()> {
+        let beneath = Beneath::open(&self.dir).map_err(|_| GitError::WorkspaceLost { path: self.dir.clone() })?;
+        let repository = self.store()?;
+        let tree = find_commit(&repository, commit)?.tree().map_err(GitError::git("reading the commit's tree"))?;
+        // What is ignored, and how lines end, is said by files of the tree itself: these first, or an agent's own
+        // `.gitignore` would keep its leftovers.
+        if self.restore_files(&repository, &tree, &beneath, is_rule)? {
+            let again = self.store()?;
+            let tree = again.find_tree(tree.id()).map_err(GitError::git("reading the commit's tree"))?;
+            self.restore_files(&again, &tree, &beneath, |_| true)?;
+        } else {
+            self.restore_files(&repository, &tree, &beneath, |_| true)?;
+        }
+        if self.is_isolated() { self.renew_git_dir(commit) } else { Ok(()) }
+    }
+
+    /// Lays the user's uncommitted changes over an isolated copy of the same commit, links as links. `repo` is the
+    /// checkout that `state` was read from.
+    pub fn overlay_dirty(&self, repo: &Repo, state: &WorktreeState) -> Result<()> {
+        let from = Beneath::open(repo.root()).map_err(GitError::io(repo.root()))?;
+        let to = Beneath::open(&self.dir).map_err(GitError::io(&self.dir))?;
+        for path in expand(&from, state)? {
+            let at = || GitError::io(from.path().join(paths::path(&path)));
+            let found = from.find(&path).map_err(at())?;
+            make_way(&to, &path)?;
+            let copied = match found.map(|found| (found.kind, found.executable)) {
+                None => to.remove(&path),
+                Some((FileType::Symlink, _)) => to.write(&path, Content::Link(&from.read(&path).map_err(at())?)),
+                Some((FileType::RegularFile, executable)) => {
+                    to.write(&path, Content::File { bytes: &from.read(&path).map_err(at())?, executable })
+                }
+                Some(_) => Ok(()),
+            };
+            copied.map_err(GitError::io(to.path().join(paths::path(&path))))?;
+        }
+        Ok(())
+    }
+
+    /// Restores the files that `is_meant`; true where any differed.
+    fn restore_files(
+        &self,
+        repository: &Repository,
+        tree: &Tree<'_>,
+        beneath: &Beneath,
+        is_meant: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool> {
+        const DOING: &str = "restoring the working copy";
+        let mut survey = index::survey(self, repository, tree)?;
+        survey.delete()?;
+        let (mut remove, mut write) = (Vec::new(), Vec::new());
+        {
+            let diff = repository.diff_tree_to_index(Some(tree), Some(&survey.index), None);
+            for delta in diff.map_err(GitError::git(DOING))?.deltas() {
+                let Some(path) = path_of(&delta).filter(|path| is_meant(path)) else { continue };
+                if delta.status() == Delta::Added { remove.push(path.to_vec()) } else { write.push(path.to_vec()) }
+            }
+        }
+        for path in &remove {
+            beneath.remove(path).map_err(GitError::io(self.dir.join(paths::path(path))))?;
+            survey.index.remove_path(paths::path(path)).map_err(GitError::git(DOING))?;
+        }
+        let mut checkout = CheckoutBuilder::new();
+        checkout.force().recreate_missing(true).disable_pathspec_match(true);
+        for path in &write {
+            make_way(beneath, path)?;
+            checkout.path(paths::path(path));
+        }
+        if !write.is_empty() {
+            repository.checkout_tree(tree.as_object(), Some(&mut checkout)).map_err(GitError::git(DOING))?;
+        }
+        survey.index.write().map_err(GitError::git("writing the run's index"))?;
+        Ok(!remove.is_empty() || !write.is_empty())
+    }
+
+    fn renew_git_dir(&self, commit: &str) -> Result<()> {
+        let git_dir = self.dir.join(".git");
+        let beneath = Beneath::open(&self.dir).map_err(GitError::io(&self.dir))?;
+        if has_objects(&git_dir.join("objects")) {
+            let aside = (1..).map(|n: u32| sibling(&self.dir, &format!(".git.{n}"))).find(|path| !path.exists());
+            let aside = aside.unwrap_or_else(|| sibling(&self.dir, ".git.0"));
+            fs::rename(&git_dir, &aside).map_err(GitError::io(&aside))?;
+        } else {
+            beneath.remove(b".git").map_err(GitError::io(&git_dir))?;
+        }
+        write_git_dir(self, &git_dir, commit)
+    }
+}
+
+/// Files that say how others are read.
+fn is_rule(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    matches!(name, b".gitignore" | b".gitattributes")
+}
+
+/// Removes what stands where a file, or a folder above it, has to be: a link or file on the way, a folder at its end.
+fn make_way(beneath: &Beneath, path: &[u8]) -> Result<()> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    for end in ends.chain([path.len()]) {
+        let part = &path[..end];
+        let at = || GitError::io(beneath.path().join(paths::path(part)));
+        let Some(found) = beneath.find(part).map_err(at())? else { return Ok(()) };
+        let is_folder = found.kind == FileType::Directory;
+        if is_folder == (end == path.len()) {
+            beneath.remove(part).map_err(at())?;
+            if end < path.len() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True where something was committed or added: objects that may be nowhere else.
+fn has_objects(objects: &Path) -> bool {
+    let entries = match fs::read_dir(objects) {
+        Ok(entries) => entries,
+        Err(error) => return !is_absent(&error),
+    };
+    entries.flatten().any(|entry| {
+        let is_info = entry.file_name() == "info";
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        !is_info && (!is_folder || fs::read_dir(entry.path()).is_ok_and(|mut below| below.next().is_some()))
+    })
+}

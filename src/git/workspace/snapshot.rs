@@ -1,0 +1,118 @@
+//! From disk to commit: the working copy as it stands, kept in the user's repository. Nothing in the copy is changed.
+
+use git2::{Commit, Repository, Signature};
+
+use super::commits::{self, AgentHead};
+use super::index;
+use super::{Kind, Workspace};
+use crate::git::beneath::Beneath;
+use crate::git::error::{GitError, Result};
+use crate::git::paths;
+use crate::git::repo::oid;
+use crate::git::state::path_of;
+
+/// A working copy as a commit. It is not pinned yet: `git gc` may take it until somebody does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The commit: the agent's own where that has exactly these files, the base where nothing changed, else a new one.
+    pub commit: String,
+    /// Its tree.
+    pub tree: String,
+    /// How many commits the agent made itself; they are the ancestors of `commit`.
+    pub agent_commits: usize,
+    /// True when the files differ from the base's.
+    pub changed: bool,
+    /// What could not be kept or believed, in words.
+    pub warnings: Vec<String>,
+}
+
+impl Workspace {
+    /// Keeps the working copy as a commit on top of `base` and of what the agent committed on it. A tree that is mostly
+    /// gone is kept with its old files and a warning: a crash in the middle of a removal must never become a deletion of
+    /// everything (FR-H28).
+    pub fn snapshot(&self, base: &str, message: &str) -> Result<Snapshot> {
+        let repository = self.store()?;
+        let base = find_commit(&repository, base)?;
+        let AgentHead { commit: head, count, mut warnings } = commits::take_over(self, &repository, base.id())?;
+        let parent = match head {
+            Some(head) => repository.find_commit(head).map_err(GitError::git("reading the agent's commit"))?,
+            None => base.clone(),
+        };
+        let base_tree = base.tree().map_err(GitError::git("reading the base's tree"))?;
+        let parent_tree = parent.tree().map_err(GitError::git("reading the agent's tree"))?;
+        let mut survey = index::survey(self, &repository, &base_tree)?;
+        warnings.append(&mut survey.warnings);
+        // What the agent committed as deleted is meant.
+        let mass = survey.mass_deletion(|path| parent_tree.get_path(paths::path(path)).is_ok());
+        match mass {
+            Some((gone, tracked)) => warnings.push(format!(
+                "{gone} of {tracked} tracked files are gone from the working copy; they were kept, not recorded as deleted"
+            )),
+            None => survey.delete()?,
+        }
+        let tree = survey.index.write_tree_to(&repository).map_err(GitError::git("writing the snapshot"))?;
+        survey.index.write().map_err(GitError::git("writing the run's index"))?;
+        let commit = if tree == parent.tree_id() {
+            parent.id()
+        } else {
+            let tree = repository.find_tree(tree).map_err(GitError::git("reading the snapshot"))?;
+            let who =
+                Signature::now("agentrun", "agentrun@localhost").map_err(GitError::git("signing the snapshot"))?;
+            let written = repository.commit(None, &who, &who, message, &tree, &[&parent]);
+            written.map_err(GitError::git("writing the snapshot"))?
+        };
+        Ok(Snapshot {
+            commit: commit.to_string(),
+            tree: tree.to_string(),
+            agent_commits: count,
+            changed: tree != base.tree_id(),
+            warnings,
+        })
+    }
+
+    /// When a file that differs from `base` was last changed, milliseconds since 1970; nothing where none differs. For a
+    /// deleted file the folder that it was in tells.
+    pub fn newest_change_ms(&self, base: &str) -> Result<Option<i64>> {
+        let repository = self.store()?;
+        let tree = find_commit(&repository, base)?.tree().map_err(GitError::git("reading the base's tree"))?;
+        let mut survey = index::survey(self, &repository, &tree)?;
+        survey.delete()?;
+        let beneath = Beneath::open(&self.dir).map_err(GitError::io(&self.dir))?;
+        let diff = repository.diff_tree_to_index(Some(&tree), Some(&survey.index), None);
+        let mut newest = None;
+        for delta in diff.map_err(GitError::git("comparing with the base"))?.deltas() {
+            let changed = changed_ms(&beneath, path_of(&delta).unwrap_or_default()).map_err(GitError::io(&self.dir))?;
+            newest = newest.max(changed);
+        }
+        Ok(newest)
+    }
+
+    /// True when so many files of `base` are gone that the copy looks half removed. Files that were only moved are there.
+    pub fn is_half_deleted(&self, base: &str) -> Result<bool> {
+        let repository = self.store()?;
+        let tree = find_commit(&repository, base)?.tree().map_err(GitError::git("reading the base's tree"))?;
+        Ok(index::survey(self, &repository, &tree)?.mass_deletion(|_| true).is_some())
+    }
+
+    /// True for a copy of the run's own.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.kind == Kind::Isolated
+    }
+}
+
+/// When a path was last changed; of one that is gone, the nearest folder above it.
+fn changed_ms(beneath: &Beneath, mut path: &[u8]) -> std::io::Result<Option<i64>> {
+    loop {
+        if let Some(found) = beneath.find(path)? {
+            return Ok(Some(found.modified_ms));
+        }
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(end) => path = &path[..end],
+            None => return beneath.modified_ms().map(Some),
+        }
+    }
+}
+
+pub(super) fn find_commit<'r>(repository: &'r Repository, hex: &str) -> Result<Commit<'r>> {
+    repository.find_commit(oid(hex)?).map_err(|_| GitError::RevNotFound { rev: hex.to_owned() })
+}

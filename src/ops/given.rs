@@ -1,0 +1,104 @@
+//! What the user's files say: policy, task and prompts, read once, by the process that the person starts (contract §5).
+
+use std::collections::BTreeMap;
+
+use super::error::OpsError;
+use super::place::Place;
+use crate::config::{
+    self, ConfigError, DiskSource, LoadedPolicy, Overrides, Source, TaskContext, env_vars, load_policy, load_prompt,
+};
+use crate::domain::ids::StepKey;
+use crate::domain::task::{Prompt, PromptRef, StepBody, TaskSpec};
+use crate::domain::template::PromptValues;
+use crate::engine::facts::{DirtyRule, Given};
+use crate::git::Repo;
+
+/// Which task, from where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskChoice {
+    /// An id, or a path to a file.
+    Named(String),
+    /// Made from a prompt: no file is needed.
+    Prompt {
+        /// What the agent is told.
+        text: String,
+        /// The check that follows.
+        qa: Option<String>,
+    },
+}
+
+/// What the command line adds to the files.
+#[derive(Debug, Clone, Default)]
+pub struct Choices {
+    /// `--agent`.
+    pub agent: Option<String>,
+    /// `--input k=v`.
+    pub inputs: BTreeMap<String, String>,
+    /// `--base`.
+    pub base: Option<String>,
+    /// `--policy-ref`.
+    pub policy_ref: Option<String>,
+}
+
+/// Reads the policy: from the checkout, or from the commit that `--policy-ref` names.
+pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<LoadedPolicy, OpsError> {
+    let named = policy_ref.map(ToOwned::to_owned).or_else(|| place.var(env_vars::AGENTRUN_POLICY_REF));
+    match named {
+        Some(rev) => {
+            let commit = place.repo.resolve(&rev)?;
+            Ok(load_policy(&CommitSource { repo: &place.repo, commit })?)
+        }
+        None => Ok(load_policy(&DiskSource::new(place.repo.root()))?),
+    }
+}
+
+/// Reads task, policy and prompts.
+pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRule) -> Result<Given, OpsError> {
+    let policy = policy(place, choices.policy_ref.as_deref())?;
+    let source = DiskSource::new(place.repo.root());
+    let overrides = Overrides { agent: choices.agent.clone(), inputs: choices.inputs.clone() };
+    let context = TaskContext { policy: &policy, overrides: &overrides };
+    let spec = match task {
+        TaskChoice::Named(name) => {
+            let found = config::find_task(&source, name)?;
+            config::load_task(&found.path, &found.bytes, &context)?
+        }
+        TaskChoice::Prompt { text, qa } => config::task_from_prompt(text, qa.as_deref(), &context)?,
+    };
+    let prompts = prompts(&source, &spec)?;
+    Ok(Given { spec, policy: policy.policy, policy_sha256: policy.sha256, prompts, base: choices.base.clone(), dirty })
+}
+
+fn prompts(source: &dyn Source, spec: &TaskSpec) -> Result<BTreeMap<StepKey, Prompt>, OpsError> {
+    let sample = PromptValues::sample(&spec.inputs);
+    let mut prompts = BTreeMap::new();
+    for step in &spec.steps {
+        let StepBody::Agent { prompt, .. } = &step.body else { continue };
+        let prompt = match prompt {
+            PromptRef::Text(text) => config::prompt::prompt_from_text(text),
+            PromptRef::File(path) => {
+                let bytes = source.read(path)?;
+                let bytes = bytes.ok_or_else(|| ConfigError::unreadable(path, "there is no such prompt file"))?;
+                load_prompt(path, &bytes, &sample)?
+            }
+        };
+        prompts.insert(step.key.clone(), prompt);
+    }
+    Ok(prompts)
+}
+
+/// Files as they stand in a commit.
+struct CommitSource<'a> {
+    repo: &'a Repo,
+    commit: String,
+}
+
+impl Source for CommitSource<'_> {
+    fn read(&self, path: &str) -> Result<Option<Vec<u8>>, ConfigError> {
+        self.repo.read_file_at(&self.commit, path).map_err(|e| ConfigError::unreadable(path, e.to_string()))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>, ConfigError> {
+        self.repo.list_at(&self.commit, folder).map_err(|e| ConfigError::unreadable(folder, e.to_string()))
+    }
+}

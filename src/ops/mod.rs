@@ -1,0 +1,26 @@
+//! LAYER 4: one function per command. Each gathers what it needs, calls the engine or the store, and answers a value.
+//! Nothing here knows how the answer is shown, and nothing decides what the domain can decide.
+
+pub mod apply;
+pub mod artifact;
+pub mod audit;
+pub mod calling;
+pub mod cancel;
+pub mod compare;
+pub mod detach;
+pub mod doctor;
+pub mod error;
+pub mod find;
+pub mod fingerprint;
+pub mod follow;
+pub mod gc;
+pub mod given;
+pub mod init;
+pub mod logs;
+pub mod on_end;
+pub mod place;
+pub mod replay;
+pub mod resume;
+pub mod show;
+pub mod start;
+pub mod status;

@@ -1,0 +1,74 @@
+//! Where a command runs: the repository, its state folder, its database, and the environment it was called in.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::error::OpsError;
+use crate::artifacts::home::Home;
+use crate::config::env_vars;
+use crate::git::{Repo, UserGit};
+use crate::store::Store;
+
+/// Environment variables, as they were when the program began.
+pub type Vars = BTreeMap<OsString, OsString>;
+
+/// A repository and agentrun's state for it.
+pub struct Place {
+    /// The user's repository.
+    pub repo: Repo,
+    /// The environment.
+    pub vars: Vars,
+    home: PathBuf,
+}
+
+impl Place {
+    /// The repository that contains `dir`, and the state folder of its main worktree, or the one that `AGENTRUN_HOME` names.
+    pub fn find(dir: &Path, vars: Vars) -> Result<Self, OpsError> {
+        let user = UserGit::from_env(|name| vars.get(&OsString::from(name)).cloned());
+        let repo = Repo::discover_for(dir, &user)?;
+        let home = match text(&vars, env_vars::AGENTRUN_HOME) {
+            Some(path) => dir.join(path),
+            None => repo.main_root().join(".ai-runs"),
+        };
+        Ok(Self { repo, vars, home })
+    }
+
+    /// The path of the state folder, whether it exists or not.
+    pub fn home_path(&self) -> &Path {
+        &self.home
+    }
+
+    /// The state folder, made if there is none.
+    pub fn home(&self) -> Result<Home, OpsError> {
+        Ok(Home::open_or_create(&self.home)?)
+    }
+
+    /// The state folder, if there is one.
+    pub fn existing_home(&self) -> Result<Option<Home>, OpsError> {
+        if self.home.exists() { Ok(Some(Home::open(&self.home)?)) } else { Ok(None) }
+    }
+
+    /// The database, for writing.
+    pub fn store(&self) -> Result<Store, OpsError> {
+        Ok(Store::open(&self.home()?.database())?)
+    }
+
+    /// The database, for reading only: nothing is created, nothing is written.
+    pub fn records(&self) -> Result<Option<Store>, OpsError> {
+        match self.existing_home()? {
+            Some(home) => Ok(Store::open_read_only(&home.database())?),
+            None => Ok(None),
+        }
+    }
+
+    /// A variable as text, if it is set and not empty.
+    pub fn var(&self, name: &str) -> Option<String> {
+        text(&self.vars, name)
+    }
+}
+
+/// A variable as text, if it is set and not empty.
+pub fn text(vars: &Vars, name: &str) -> Option<String> {
+    vars.get(&OsString::from(name)).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(ToOwned::to_owned)
+}

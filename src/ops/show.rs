@@ -1,0 +1,58 @@
+//! One run as it is recorded, and what that means.
+
+use super::error::OpsError;
+use super::find;
+use super::follow;
+use super::place::Place;
+use crate::domain::budget::Budget;
+use crate::domain::event::EventKind;
+use crate::domain::failure::Code;
+use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
+use crate::domain::record::RunView;
+use crate::domain::step::StepState;
+use crate::engine::host::now;
+use crate::engine::workspace::BRANCH_PIN;
+use crate::store::{EventFilter, Store};
+
+/// A run, what its state means, and the limits that hold for it.
+#[derive(Debug)]
+pub struct Shown {
+    /// The record.
+    pub view: RunView,
+    /// What its state means.
+    pub meaning: Meaning,
+    /// Policy and task together.
+    pub limits: Budget,
+    /// The branch with its changes, once there is one.
+    pub branch: Option<String>,
+    /// Remarks of its log that a reader should see.
+    pub warnings: Vec<String>,
+}
+
+/// Looks a run up.
+pub fn show(place: &Place, name: &str) -> Result<Shown, OpsError> {
+    let records = place.records()?;
+    let run = find::run(records.as_ref(), name)?;
+    let store = records.ok_or_else(|| OpsError::failed(Code::NotFound, "there is no database"))?;
+    of(place, &store, store.view(&run.id)?)
+}
+
+/// What a view means.
+pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError> {
+    let (policy, task) = (&view.inputs.policy.budgets, &view.inputs.spec.budget);
+    let limits = Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) };
+    let at = view.steps.iter().find(|s| matches!(s.state, StepState::Running | StepState::Failed));
+    let meaning = meaning(&MeaningInput {
+        run: &view.run,
+        holding: follow::holding(&view.run),
+        now: now().utc,
+        silent_after: view.inputs.policy.leases.ttl,
+        step: at.map(|s| &s.key),
+    });
+    let branch = place.repo.pinned(view.run.id.as_str(), BRANCH_PIN)?.map(|_| format!("agentrun/{}", view.run.id));
+    let filter =
+        EventFilter { run: Some(view.run.id.clone()), kind: Some(EventKind::WarningRaised), ..EventFilter::default() };
+    let mut warnings: Vec<String> = store.events(&filter)?.into_iter().filter_map(|e| e.reason).collect();
+    warnings.dedup();
+    Ok(Shown { view, meaning, limits, branch, warnings })
+}

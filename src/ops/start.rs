@@ -1,0 +1,288 @@
+//! The main job: fingerprint, then reuse, attach, go on, or a new run carried out to its end.
+
+use super::error::OpsError;
+use super::follow;
+use super::given::{Choices, TaskChoice, given};
+use super::place::Place;
+use crate::artifacts::home::Home;
+use crate::domain::event::EventKind;
+use crate::domain::failure::{Code, Exit};
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::{RunId, SupportCode};
+use crate::domain::machine::Word as _;
+use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
+use crate::domain::plan::verdict::exit as exit_of;
+use crate::domain::record::{RunRecord, RunView};
+use crate::domain::run::{OpenedBy, Phase};
+use crate::domain::task::{StepKind, StepSpec, TaskSpec};
+pub use crate::engine::facts::DirtyRule;
+use crate::engine::facts::{self, Facts};
+use crate::engine::host::{Host, Inbox, Who, now};
+use crate::engine::observer::Observer;
+use crate::engine::{heartbeat, run as engine_run};
+use crate::process::Supervisor;
+use crate::report::run_json::Via;
+use crate::store::{Holder, NewRun, Note, StartKey, Started, Store};
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct StartOptions {
+    /// The task.
+    pub task: TaskChoice,
+    /// What the command line adds.
+    pub choices: Choices,
+    /// What to do about a dirty checkout.
+    pub dirty: DirtyRule,
+    /// A new run on purpose.
+    pub fresh: bool,
+    /// Whether a running run is followed, a failed one resumed.
+    pub wishes: Wishes,
+    /// The caller's idempotency key.
+    pub idempotency_key: Option<String>,
+    /// Only accept the run; somebody else carries it out.
+    pub accept_only: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Answer {
+    /// The run as it stands.
+    pub view: RunView,
+    /// How the answer came about.
+    pub via: Via,
+    /// What the command ends with.
+    pub exit: Exit,
+    /// A remark for people: why nothing ran.
+    pub remark: Option<String>,
+}
+
+/// What commands that act need beside the place.
+pub struct Acting<'a> {
+    /// Who and by which command.
+    pub who: Who,
+    /// Messages to the engine.
+    pub inbox: &'a Inbox,
+    /// Who is told.
+    pub observer: &'a mut dyn Observer,
+    /// agentrun's own program.
+    pub own_program: &'a std::path::Path,
+}
+
+/// What a start would do, without doing it.
+#[derive(Debug)]
+pub struct Plan {
+    /// What the run would be given.
+    pub facts: Facts,
+    /// The run that the fingerprint already has.
+    pub existing: Option<(RunRecord, Existing)>,
+}
+
+/// The facts of the run that `options` ask for.
+pub fn gather(place: &Place, options: &StartOptions) -> Result<Facts, OpsError> {
+    refuse_nested(place)?;
+    let given = given(place, &options.task, &options.choices, options.dirty)?;
+    let facts = facts::gather(&place.repo, given)?;
+    refuse_unenforceable(&facts)?;
+    Ok(facts)
+}
+
+/// `--dry-run`: what would happen.
+pub fn plan(place: &Place, options: &StartOptions) -> Result<Plan, OpsError> {
+    let facts = gather(place, options)?;
+    let found = match place.records()? {
+        Some(store) if !options.fresh => store.run_by_fingerprint(&facts.components.fingerprint())?,
+        _ => None,
+    };
+    let existing = found.map(|run| {
+        let decision = existing(&run, follow::holding(&run), options.wishes);
+        (run, decision)
+    });
+    Ok(Plan { facts, existing })
+}
+
+/// Starts.
+pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Result<Answer, OpsError> {
+    let facts = gather(place, options)?;
+    let home = place.home()?;
+    let mut store = Store::open(&home.database())?;
+    let new = new_run(place, &home, &facts, options)?;
+    match store.start_or_attach(&new, &acting.who.context())? {
+        Started::New(hold) => {
+            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start };
+            carry_out(place, &home, acting, claimed, Via::New)
+        }
+        Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),
+        Started::Existing(run) => existing_run(place, &home, acting, store, &run, options),
+    }
+}
+
+/// F39: a run inside a run could dead-lock on itself and escape its budget.
+fn refuse_nested(place: &Place) -> Result<(), OpsError> {
+    match place.var(crate::config::env_vars::AGENTRUN_RUN_ID) {
+        Some(run) => {
+            let message = format!("this command was called from inside run {run}, which may not start or resume runs");
+            Err(OpsError::failed(Code::NestedRun, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A limit that an agent gives no figures for is refused, not ignored.
+fn refuse_unenforceable(facts: &Facts) -> Result<(), OpsError> {
+    let (policy, task) = (&facts.inputs.policy.budgets, &facts.inputs.spec.budget);
+    let budget = crate::domain::budget::Budget {
+        attempt: policy.attempt.stricter(&task.attempt),
+        task: policy.task.stricter(&task.task),
+    };
+    match crate::engine::steps::agent::unenforceable(&facts.inputs, &budget).first() {
+        None => Ok(()),
+        Some((step, what)) => {
+            let message =
+                format!("a {what} limit is set, but the agent of step `{step}` reports no {what} and has no price");
+            Err(OpsError::failed(Code::BudgetUnenforceable, message))
+        }
+    }
+}
+
+fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) -> Result<NewRun, OpsError> {
+    let present = now();
+    let key = options.idempotency_key.as_ref().map(|key| StartKey {
+        hash: Sha256Hash::of(key.as_bytes()),
+        request: facts.components.fingerprint(),
+        expires_at: present.utc.plus(facts.inputs.policy.retention_start),
+    });
+    let lease_until = heartbeat::lease_until(&present, &facts.inputs.policy.leases);
+    let claim = match options.accept_only {
+        true => None,
+        false => Some(Holder { process: engine_run::this_process()?, lease_until }),
+    };
+    Ok(NewRun {
+        components: facts.components.clone(),
+        inputs: facts.inputs.clone(),
+        phase: facts.inputs.spec.steps.iter().any(|s| s.kind() == StepKind::Qa).then_some(Phase::QaPending),
+        number_floor: number_floor(place, home, &facts.inputs.spec)?,
+        fresh: options.fresh,
+        support_code: support_code(),
+        key,
+        claim,
+    })
+}
+
+/// The highest run number that folders and refs show: a database that was lost must not give a number out twice.
+fn number_floor(place: &Place, home: &Home, spec: &TaskSpec) -> Result<u32, OpsError> {
+    let prefix = format!("run_{}_", spec.task);
+    let names = home.run_names()?.into_iter().chain(place.repo.run_names()?);
+    let numbers = names.filter_map(|name| name.strip_prefix(&prefix)?.parse::<u32>().ok());
+    Ok(numbers.max().unwrap_or(0))
+}
+
+fn support_code() -> SupportCode {
+    // The low half of a version 7 UUID is random but for two bits.
+    SupportCode::from_bits(uuid::Uuid::now_v7().as_u64_pair().1)
+}
+
+/// Carries out a claimed run and answers with it.
+pub fn carry_out(
+    place: &Place,
+    home: &Home,
+    acting: Acting<'_>,
+    claimed: engine_run::Claimed,
+    via: Via,
+) -> Result<Answer, OpsError> {
+    let run = claimed.hold.run.clone();
+    let supervisor = Supervisor::start()?;
+    let host = Host {
+        repo: &place.repo,
+        home,
+        supervisor: &supervisor,
+        vars: &place.vars,
+        own_program: acting.own_program,
+        who: acting.who,
+    };
+    let store = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
+    let view = store.view(&run)?;
+    Ok(Answer { exit: exit_of(&view.run), view, via, remark: None })
+}
+
+/// A run that waits for its concurrency group: its turn comes when the run before it rests.
+fn queued(
+    place: &Place,
+    acting: Acting<'_>,
+    store: Store,
+    (run, behind): (&RunId, Option<RunId>),
+    options: &StartOptions,
+) -> Result<Answer, OpsError> {
+    let (Some(behind), false) = (behind, options.accept_only || options.wishes.follow == Follow::No) else {
+        let view = store.view(run)?;
+        let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
+        return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
+    };
+    follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
+    drop(store);
+    super::resume::go_on(place, acting, run, Via::New)
+}
+
+/// The fingerprint has a run: contract §14.
+fn existing_run(
+    place: &Place,
+    home: &Home,
+    acting: Acting<'_>,
+    mut store: Store,
+    run: &RunId,
+    options: &StartOptions,
+) -> Result<Answer, OpsError> {
+    let record = store.find_run(run)?.ok_or_else(|| missing(run))?;
+    let decision = existing(&record, follow::holding(&record), options.wishes);
+    let told = |store: Store, via, exit, remark: &str| -> Result<Answer, OpsError> {
+        Ok(Answer { view: store.view(run)?, via, exit, remark: Some(remark.to_owned()) })
+    };
+    match decision {
+        Existing::Reuse => {
+            note(
+                &mut store,
+                &acting.who,
+                run,
+                EventKind::RunReused,
+                "an equal run has succeeded; nothing was executed",
+            )?;
+            told(store, Via::Reused, Exit::Ok, "an equal run has succeeded before; this is its result")
+        }
+        Existing::Attach => {
+            note(&mut store, &acting.who, run, EventKind::RunAttached, "an equal run is under way and was followed")?;
+            follow::until_rest(&store, run, acting.inbox, acting.observer)?;
+            let view = store.view(run)?;
+            Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+        }
+        Existing::TellBusy => {
+            note(&mut store, &acting.who, run, EventKind::StartRefused, "an equal run is in progress")?;
+            told(store, Via::Attached, Exit::Busy, "an equal run is in progress")
+        }
+        Existing::TakeOver => {
+            drop((store, home));
+            super::resume::go_on(place, acting, run, Via::Resumed)
+        }
+        Existing::Tell(exit) => {
+            let status = record.status.word();
+            note(&mut store, &acting.who, run, EventKind::StartRefused, &format!("an equal run is {status}"))?;
+            told(store, Via::Attached, exit, &format!("an equal run is {status}; nothing was executed"))
+        }
+    }
+}
+
+fn note(store: &mut Store, who: &Who, run: &RunId, kind: EventKind, reason: &str) -> Result<(), OpsError> {
+    let note = Note { kind, reason: reason.to_owned(), body: serde_json::json!({}) };
+    Ok(store.note(Some(run), &note, &who.context())?)
+}
+
+fn missing(run: &RunId) -> OpsError {
+    OpsError::about(run, Code::NotFound, format!("run {run} is not in the database"))
+}
+
+/// The steps that would be carried out: for `--dry-run`.
+pub fn steps(spec: &TaskSpec) -> Vec<(String, StepKind, String)> {
+    let shown = |s: &StepSpec| (s.key.to_string(), s.kind(), crate::engine::steps::command::shown(s));
+    spec.steps.iter().map(shown).collect()
+}
+
+/// The default wishes of `start`: follow what runs, offer what failed.
+pub const DEFAULT_WISHES: Wishes = Wishes { follow: Follow::ToTheEnd, after_failure: AfterFailure::Offer };

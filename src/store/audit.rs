@@ -1,0 +1,65 @@
+//! Reads the audit log (R-M6, R-M7). It checks nothing: chains are checked by `domain::event::check_chain`.
+
+use rusqlite::ToSql;
+
+use super::calls::EventFilter;
+use super::error::Result;
+use super::{Store, TENANT, rows, write};
+use crate::domain::event::{ChainHead, Event};
+use crate::domain::machine::Word as _;
+
+impl Store {
+    /// The events that a filter names, oldest first; with a limit the newest of them.
+    pub fn events(&self, filter: &EventFilter) -> Result<Vec<Event>> {
+        let mut conditions = vec!["tenant = ?".to_owned()];
+        let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(TENANT)];
+        let mut with = |condition: &str, value: Box<dyn ToSql>| {
+            conditions.push(condition.to_owned());
+            values.push(value);
+        };
+        if let Some(run) = &filter.run {
+            with("chain = ?", Box::new(run.to_string()));
+        }
+        if let Some(request) = &filter.request {
+            with("request_id = ?", Box::new(request.to_string()));
+        }
+        if let Some(kind) = filter.kind {
+            with("kind = ?", Box::new(kind.word()));
+        }
+        if let Some(code) = filter.code {
+            with("code = ?", Box::new(code.word()));
+        }
+        if let Some(key) = filter.key_hash {
+            // What names the key itself, and everything that the run did to which it led.
+            let run = "SELECT r.id FROM start_key k JOIN run r ON r.seq = k.run WHERE k.key_hash = ?";
+            with(&format!("(key_hash = ? OR chain IN ({run}))"), Box::new(key.0));
+            values.push(Box::new(key.0));
+        }
+        let limit = filter.limit.map_or(-1, i64::from);
+        let sql = format!(
+            "SELECT {} FROM event WHERE {} ORDER BY seq DESC LIMIT {limit}",
+            rows::EVENT,
+            conditions.join(" AND ")
+        );
+        let mut events = rows::all(&self.db, &sql, rusqlite::params_from_iter(values), rows::event)?;
+        events.reverse();
+        Ok(events)
+    }
+
+    /// A whole chain, in order: a run's, or [`crate::domain::event::HOME_CHAIN`].
+    pub fn chain(&self, chain: &str) -> Result<Vec<Event>> {
+        let sql = format!("SELECT {} FROM event WHERE tenant = ?1 AND chain = ?2 ORDER BY n", rows::EVENT);
+        rows::all(&self.db, &sql, (TENANT, chain), rows::event)
+    }
+
+    /// The names of all chains, in the order of their beginning.
+    pub fn chains(&self) -> Result<Vec<String>> {
+        let sql = "SELECT chain FROM event WHERE tenant = ?1 AND n = 1 ORDER BY seq";
+        rows::all(&self.db, sql, [TENANT], |row| row.take())
+    }
+
+    /// Where a chain ends; a chain that does not exist has no events and a head of zeros.
+    pub fn chain_head(&self, chain: &str) -> Result<ChainHead> {
+        write::chain_head(&self.db, chain)
+    }
+}

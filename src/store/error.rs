@@ -1,0 +1,174 @@
+//! What can go wrong in the store, sorted by what the caller can do about it. It gives no hints: those stand in the
+//! command line.
+
+use rusqlite::ErrorCode;
+
+use crate::domain::failure::Code;
+use crate::domain::ids::RunId;
+use crate::domain::machine::Refused;
+
+/// The store's answer when it cannot do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The disk, or the room that this process may use of it, is full. Nothing was written.
+    #[error("no room left for the database")]
+    Full,
+    /// The database cannot be written. Nothing was written.
+    #[error("the database cannot be written: it or its folder is read-only")]
+    ReadOnly,
+    /// Reading or writing failed. Nothing was written.
+    #[error("the database could not be read or written: {0}")]
+    Io(String),
+    /// Another process held the database's write lock for longer than anybody should wait.
+    #[error("the database stayed locked by another process")]
+    Busy,
+    /// A commit failed in a way that leaves open whether it is there (T1); `event` is what to look for later.
+    #[error("a commit failed and it cannot be told whether it was written (event {event}): {cause}")]
+    CommitUnknown {
+        /// The first event of the transaction.
+        event: String,
+        /// The failure.
+        cause: String,
+    },
+    /// The file is damaged, or no database of agentrun. It was not touched.
+    #[error("the database is damaged: {0}")]
+    Corrupt(String),
+    /// A newer agentrun wrote it. It was not touched.
+    #[error("the database has version {found}, this agentrun knows version {known}")]
+    TooNew {
+        /// The version found.
+        found: u32,
+        /// The newest version that this program knows.
+        known: u32,
+    },
+    /// There is no such record.
+    #[error("{what} does not exist")]
+    NotFound {
+        /// What was looked for, named.
+        what: String,
+    },
+    /// The state found does not allow it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The caller no longer holds the run; what it wanted to write was kept as evidence (R-R7).
+    #[error("{run} is held under fence {held_by}, not {fence}: another process has taken it over")]
+    Fenced {
+        /// The run.
+        run: RunId,
+        /// The caller's fence.
+        fence: u64,
+        /// The newest fence.
+        held_by: u64,
+    },
+    /// Another run of the concurrency group is in progress (R-W6).
+    #[error("concurrency group `{group}` is held by {run}")]
+    GroupBusy {
+        /// The group.
+        group: String,
+        /// The run that holds it.
+        run: RunId,
+    },
+    /// Somebody else was faster: the run was claimed since the caller looked.
+    #[error("{run} was claimed by another process under fence {fence}")]
+    Held {
+        /// The run.
+        run: RunId,
+        /// The newest fence.
+        fence: u64,
+    },
+    /// The idempotency key stands for another request (R-F7).
+    #[error("the idempotency key was used for another request, which led to {run}")]
+    KeyReused {
+        /// The run of the first request.
+        run: RunId,
+    },
+    /// The idempotency key was used, and its time is over (R-F7).
+    #[error("the idempotency key led to {run} and has expired")]
+    KeyExpired {
+        /// The run it led to.
+        run: RunId,
+    },
+    /// A prompt version came back with other text (R-F5).
+    #[error("version {version} of prompt `{path}` was used before with other text")]
+    PromptVersionReused {
+        /// The prompt's file.
+        path: String,
+        /// The version.
+        version: String,
+    },
+    /// A policy version came back with other content (R-F5).
+    #[error("version {version} of the policy was used before with other content")]
+    PolicyVersionReused {
+        /// The version.
+        version: String,
+    },
+    /// A bug of agentrun.
+    #[error("the record refused a statement: {0}")]
+    Internal(String),
+}
+
+impl StoreError {
+    /// The code of the catalogue.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Full => Code::StoreFull,
+            Self::ReadOnly => Code::StoreReadonly,
+            Self::Io(_) => Code::StoreIo,
+            Self::Busy => Code::StoreBusy,
+            Self::CommitUnknown { .. } => Code::StoreCommitUnknown,
+            Self::Corrupt(_) => Code::StateCorrupt,
+            Self::TooNew { .. } => Code::StateTooNew,
+            Self::NotFound { .. } => Code::NotFound,
+            Self::Refused(_) => Code::InvalidState,
+            Self::Fenced { .. } => Code::Fenced,
+            Self::GroupBusy { .. } => Code::GroupBusy,
+            Self::Held { .. } => Code::Busy,
+            Self::KeyReused { .. } => Code::IdempotencyKeyReused,
+            Self::KeyExpired { .. } => Code::IdempotencyKeyExpired,
+            Self::PromptVersionReused { .. } => Code::PromptVersionReused,
+            Self::PolicyVersionReused { .. } => Code::PolicyVersionReused,
+            Self::Internal(_) => Code::Internal,
+        }
+    }
+
+    /// There is no run with this id.
+    pub(super) fn no_run(run: &RunId) -> Self {
+        Self::NotFound { what: format!("run {run}") }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::Error as E;
+        let words = error.to_string();
+        match error {
+            E::SqliteFailure(cause, _) => match cause.code {
+                ErrorCode::DiskFull => Self::Full,
+                ErrorCode::ReadOnly => Self::ReadOnly,
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(words),
+                ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => Self::Io(words),
+                _ => Self::Internal(words),
+            },
+            // A value that cannot be what this program wrote.
+            E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::InvalidColumnType(..) => {
+                Self::Corrupt(words)
+            }
+            _ => Self::Internal(words),
+        }
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind as K;
+        match error.kind() {
+            K::StorageFull | K::QuotaExceeded => Self::Full,
+            K::ReadOnlyFilesystem | K::PermissionDenied => Self::ReadOnly,
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+/// The store's results.
+pub type Result<T> = std::result::Result<T, StoreError>;

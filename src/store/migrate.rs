@@ -1,0 +1,112 @@
+//! Brings a database to the newest version, and refuses one that this program must not touch. The version stands in
+//! `user_version`; `schema_version` says of each version how old a reader and a writer may be (faults, rule 9).
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::error::{Result, StoreError};
+use super::write::immediate;
+
+/// Marks the file as agentrun's: `agrn`.
+const APPLICATION_ID: i32 = 0x6167_726e;
+
+/// One step of the schema.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Migration {
+    /// From 1, without gaps.
+    pub version: u32,
+    /// The oldest program version of the schema that can still read the result.
+    pub min_reader: u32,
+    /// The oldest one that can still write it.
+    pub min_writer: u32,
+    /// What to do.
+    pub sql: &'static str,
+}
+
+/// All steps, oldest first.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, min_reader: 1, min_writer: 1, sql: include_str!("schema/001.sql") }];
+
+/// Migrates what is older, accepts what is equal, and accepts what is newer only if it says that we may write to it.
+pub(super) fn migrate(db: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<()> {
+    let newest = newest(migrations);
+    let found = version(db)?;
+    if found == newest {
+        return Ok(());
+    }
+    if found > newest {
+        return admit(db, found, newest, "min_writer");
+    }
+    if found > 0 {
+        back_up(db, path, found)?;
+    }
+    let tx = immediate(db)?;
+    // Another process may have migrated while this one waited for the lock.
+    let found = version(&tx)?;
+    for step in migrations.iter().filter(|step| step.version > found) {
+        tx.execute_batch(step.sql)?;
+        let row = (step.version, step.min_reader, step.min_writer);
+        tx.execute("INSERT INTO schema_version (version, min_reader, min_writer) VALUES (?1, ?2, ?3)", row)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", newest)?;
+    tx.commit()?;
+    Ok(())
+}
+
+/// Says whether this program can read the database; `None` when nothing was ever written to it.
+pub(super) fn check_readable(db: &Connection, migrations: &[Migration]) -> Result<Option<()>> {
+    let (found, newest) = (version(db)?, newest(migrations));
+    match found {
+        0 => Ok(None),
+        _ if found > newest => admit(db, found, newest, "min_reader").map(Some),
+        _ => Ok(Some(())),
+    }
+}
+
+fn newest(migrations: &[Migration]) -> u32 {
+    migrations.last().map_or(0, |step| step.version)
+}
+
+/// The version of the database; 0 for an empty one. A file of another program is refused.
+fn version(db: &Connection) -> Result<u32> {
+    let application = db.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?;
+    let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
+    let tables = || db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get::<_, i64>(0));
+    if application == APPLICATION_ID || (version == 0 && application == 0 && tables()? == 0) {
+        Ok(version)
+    } else {
+        Err(StoreError::Corrupt("the file is not a database of agentrun".to_owned()))
+    }
+}
+
+/// Admits a newer database whose newest step says, in `column`, that this program is new enough for it.
+fn admit(db: &Connection, found: u32, known: u32, column: &str) -> Result<()> {
+    let sql = format!("SELECT {column} FROM schema_version WHERE version = ?1");
+    let needed: Option<u32> = db.query_row(&sql, [found], |row| row.get(0)).optional()?;
+    match needed {
+        Some(needed) if needed <= known => Ok(()),
+        _ => Err(StoreError::TooNew { found, known }),
+    }
+}
+
+/// A copy of the database as it was, beside it: `agentrun.db.v1.bak`. Made under another name first, so that a copy that
+/// was cut off is never taken for a whole one.
+fn back_up(db: &Connection, path: &Path, version: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        std::path::PathBuf::from(name)
+    };
+    let (part, whole) = (beside(&format!(".v{version}.part")), beside(&format!(".v{version}.bak")));
+    if part.exists() {
+        std::fs::remove_file(&part)?;
+    }
+    db.execute("VACUUM INTO ?1", [part.to_string_lossy()])?;
+    std::fs::set_permissions(&part, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::File::open(&part)?.sync_all()?;
+    std::fs::rename(&part, &whole)?;
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Reads a run: alone, or with everything below it in one consistent snapshot.
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::error::{Result, StoreError};
+use super::write::chain_head;
+use super::{Store, TENANT, rows, usage};
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::{RunId, TaskId};
+use crate::domain::record::{RunRecord, RunView};
+
+impl Store {
+    /// A run, without its steps.
+    pub fn find_run(&self, run: &RunId) -> Result<Option<RunRecord>> {
+        self.one("r.id = ?2", run.as_str())
+    }
+
+    /// The newest run of a task, whatever the spelling of its id.
+    pub fn newest_run_of_task(&self, task: &TaskId) -> Result<Option<RunRecord>> {
+        self.one("t.folded = ?2 AND t.tenant = ?1 ORDER BY r.number DESC LIMIT 1", task.folded())
+    }
+
+    /// The newest instance of a fingerprint.
+    pub fn run_by_fingerprint(&self, fingerprint: &Sha256Hash) -> Result<Option<RunRecord>> {
+        self.one("r.fingerprint = ?2 ORDER BY r.instance DESC LIMIT 1", fingerprint.0)
+    }
+
+    /// The runs that somebody holds, or held when it died.
+    pub fn stale_candidates(&self) -> Result<Vec<RunRecord>> {
+        let sql = format!(
+            "SELECT {} FROM run r JOIN task t ON t.seq = r.task \
+             WHERE r.tenant = ?1 AND r.status = 'RUNNING' ORDER BY r.heartbeat_at",
+            rows::RUN
+        );
+        rows::all(&self.db, &sql, [TENANT], rows::run)
+    }
+
+    /// A run with everything below it, as it stood at one moment.
+    pub fn view(&self, run: &RunId) -> Result<RunView> {
+        let snapshot = Transaction::new_unchecked(&self.db, TransactionBehavior::Deferred)?;
+        view(&snapshot, run)
+    }
+
+    fn one(&self, condition: &str, value: impl rusqlite::ToSql) -> Result<Option<RunRecord>> {
+        let sql = format!(
+            "SELECT {} FROM run r JOIN task t ON t.seq = r.task WHERE r.tenant = ?1 AND {condition}",
+            rows::RUN
+        );
+        rows::first(&self.db, &sql, rusqlite::params![TENANT, value], rows::run)
+    }
+}
+
+fn view(db: &Connection, id: &RunId) -> Result<RunView> {
+    let sql = format!(
+        "SELECT {}, r.seq, r.task, t.epoch, i.inputs FROM run r JOIN task t ON t.seq = r.task \
+         JOIN run_inputs i ON i.run = r.seq WHERE r.tenant = ?1 AND r.id = ?2",
+        rows::RUN
+    );
+    let found = rows::first(db, &sql, (TENANT, id.as_str()), |row| {
+        Ok((rows::run(row)?, row.take::<i64>()?, row.take::<i64>()?, row.take::<i64>()?, row.json()?))
+    })?;
+    let (run, seq, task, epoch, inputs) = found.ok_or_else(|| StoreError::no_run(id))?;
+    let all = |columns: &str, table: &str, order: &str| {
+        format!("SELECT {columns} FROM {table} WHERE run = ?1 ORDER BY {order}")
+    };
+    Ok(RunView {
+        inputs,
+        attempts: rows::all(db, &all(rows::ATTEMPT, "attempt", "number"), [seq], rows::attempt)?,
+        steps: rows::all(db, &all(rows::STEP, "step", "position, key"), [seq], rows::step)?,
+        executions: rows::all(db, &all(rows::EXECUTION, "execution", "seq"), [seq], rows::execution)?,
+        artifacts: rows::all(db, &all(rows::ARTIFACT, "artifact", "path"), [seq], rows::artifact)?,
+        checkpoints: rows::all(db, &all(rows::CHECKPOINT, "checkpoint", "seq"), [seq], rows::checkpoint)?,
+        usage: usage::of_run(db, seq)?,
+        attempt_usage: usage::of_attempt(db, seq, run.attempt)?,
+        task_usage: usage::of_task(db, task, epoch)?,
+        chain: chain_head(db, run.id.as_str())?,
+        run,
+    })
+}

@@ -1,0 +1,247 @@
+//! The one way into the database for writing: an IMMEDIATE transaction that writes facts together with their audit
+//! events, and that knows what to do when its commit fails (T1, T3). What is written is decided elsewhere.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Params, Transaction, TransactionBehavior};
+use serde_json::Value;
+
+use super::calls::Context;
+use super::error::{Result, StoreError};
+use super::{Store, TENANT, connection, rows};
+use crate::domain::event::{ChainHead, EVENT_VERSION, Event, EventKind, HOME_CHAIN};
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::{EventId, RunId, StepKey};
+
+/// Begins a transaction that holds the write lock from its first statement on: one that reads first and writes later
+/// would fail at once when somebody else wrote in between (T3).
+pub(super) fn immediate(db: &mut Connection) -> Result<Transaction<'_>> {
+    Ok(Transaction::new(db, TransactionBehavior::Immediate)?)
+}
+
+/// The ids of a transaction's events. They are chosen before the commit and stay the same when it is applied again, so
+/// that an unclear commit can be looked up and can never be written twice.
+#[derive(Default)]
+pub(super) struct EventIds {
+    chosen: Vec<EventId>,
+    used: usize,
+}
+
+impl EventIds {
+    fn next(&mut self) -> EventId {
+        if self.used == self.chosen.len() {
+            self.chosen.push(EventId::recorded(uuid::Uuid::now_v7().to_string()));
+        }
+        self.used += 1;
+        self.chosen[self.used - 1].clone()
+    }
+
+    fn first(&self) -> Option<&EventId> {
+        self.chosen.first()
+    }
+}
+
+/// An event, before it has a place in its chain.
+pub(super) struct Fact<'a> {
+    pub kind: EventKind,
+    /// The run; without one the event belongs to the home.
+    pub run: Option<&'a RunId>,
+    pub attempt: Option<u32>,
+    pub fence: Option<u64>,
+    pub step: Option<&'a StepKey>,
+    pub reason: Option<&'a str>,
+    pub body: Value,
+}
+
+/// An open write transaction.
+pub(super) struct Writer<'a> {
+    tx: &'a Transaction<'a>,
+    ctx: &'a Context,
+    ids: &'a mut EventIds,
+    heads: BTreeMap<String, ChainHead>,
+}
+
+impl Writer<'_> {
+    /// For reading inside the transaction.
+    pub(super) fn db(&self) -> &Connection {
+        self.tx
+    }
+
+    /// The present, in milliseconds.
+    pub(super) fn now(&self) -> i64 {
+        self.ctx.now.utc.0
+    }
+
+    /// Who and when.
+    pub(super) fn ctx(&self) -> &Context {
+        self.ctx
+    }
+
+    /// Carries out one statement and says how many rows it touched.
+    pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
+        Ok(self.tx.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// Inserts one row and says its `seq`.
+    pub(super) fn insert(&self, sql: &str, params: impl Params) -> Result<i64> {
+        Ok(self.tx.prepare_cached(sql)?.insert(params)?)
+    }
+
+    /// Where a chain ends, with the events of this transaction.
+    pub(super) fn head(&mut self, chain: &str) -> Result<ChainHead> {
+        if let Some(head) = self.heads.get(chain) {
+            return Ok(head.clone());
+        }
+        let head = chain_head(self.tx, chain)?;
+        self.heads.insert(chain.to_owned(), head.clone());
+        Ok(head)
+    }
+
+    /// Appends an event to the chain of its run, or of the home.
+    pub(super) fn append(&mut self, fact: Fact<'_>) -> Result<()> {
+        let chain = fact.run.map_or(HOME_CHAIN, RunId::as_str).to_owned();
+        let head = self.head(&chain)?;
+        let mut event = Event {
+            id: self.ids.next(),
+            chain,
+            n: head.count + 1,
+            at: self.ctx.now.utc,
+            kind: fact.kind,
+            version: EVENT_VERSION,
+            actor: self.ctx.actor.clone(),
+            request_id: self.ctx.request_id.clone(),
+            run: fact.run.cloned(),
+            attempt: fact.attempt,
+            step: fact.step.cloned(),
+            reason: fact.reason.map(ToOwned::to_owned),
+            body: fact.body.to_string(),
+            prev: head.head,
+            hash: Sha256Hash([0; 32]),
+        };
+        event.hash = event.chained_hash();
+        self.insert_event(&event, &fact)?;
+        self.heads.insert(event.chain, ChainHead { count: event.n, head: event.hash });
+        Ok(())
+    }
+
+    fn insert_event(&self, event: &Event, fact: &Fact<'_>) -> Result<()> {
+        let text = |name: &str| fact.body.get(name).and_then(Value::as_str);
+        let params = rusqlite::params![
+            TENANT,
+            event.id.as_str(),
+            event.chain,
+            rows::int(event.n),
+            event.at.0,
+            crate::domain::machine::Word::word(event.kind),
+            event.version,
+            event.actor,
+            event.request_id.as_str(),
+            event.run.as_ref().map(RunId::as_str),
+            event.attempt,
+            event.step.as_ref().map(StepKey::as_str),
+            event.reason,
+            event.body,
+            event.prev.0,
+            event.hash.0,
+            text("code"),
+            text("key_hash").and_then(Sha256Hash::parse).map(|hash| hash.0),
+            fact.fence.map(rows::int),
+        ];
+        self.run(
+            "INSERT INTO event (tenant, id, chain, n, at, kind, version, actor, request_id, run, attempt, step, reason, \
+             body, prev, hash, code, key_hash, fence) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            params,
+        )?;
+        Ok(())
+    }
+}
+
+/// Where a chain ends.
+pub(super) fn chain_head(db: &Connection, chain: &str) -> Result<ChainHead> {
+    let sql = "SELECT n, hash FROM event WHERE tenant = ?1 AND chain = ?2 ORDER BY n DESC LIMIT 1";
+    let found = rows::first(db, sql, (TENANT, chain), |row| Ok(ChainHead { count: row.count()?, head: row.hash()? }))?;
+    Ok(found.unwrap_or(ChainHead { count: 0, head: Sha256Hash([0; 32]) }))
+}
+
+/// How one application of a transaction went.
+enum Applied<T> {
+    Committed(T),
+    /// COMMIT failed: the transaction may be there or not.
+    Unclear(T, rusqlite::Error),
+}
+
+impl Store {
+    /// Runs `body` in one write transaction. An error of `body` leaves nothing behind; to refuse something and keep an
+    /// event of the refusal, `body` answers the refusal as a value (see [`Store::write_or_refuse`]).
+    pub(super) fn write<T>(&mut self, ctx: &Context, mut body: impl FnMut(&mut Writer<'_>) -> Result<T>) -> Result<T> {
+        let mut ids = EventIds::default();
+        let (value, failure) = match self.apply(ctx, &mut ids, &mut body)? {
+            Applied::Committed(value) => return Ok(value),
+            Applied::Unclear(value, failure) => (value, failure),
+        };
+        if self.is_there_after_all(&ids, &failure)? {
+            return Ok(value);
+        }
+        // Not there: applied once more, with the same ids, so that it cannot be there twice.
+        ids.used = 0;
+        let (value, failure) = match self.apply(ctx, &mut ids, &mut body)? {
+            Applied::Committed(value) => return Ok(value),
+            Applied::Unclear(value, failure) => (value, failure),
+        };
+        if self.is_there_after_all(&ids, &failure)? {
+            return Ok(value);
+        }
+        match StoreError::from(failure) {
+            // A full disk fails before the last byte of the commit, so this one is no riddle.
+            StoreError::Full => Err(StoreError::Full),
+            cause => Err(unknown(&ids, &cause.to_string())),
+        }
+    }
+
+    /// As [`Store::write`], for a `body` that may refuse: the refusal is the answer, what `body` wrote stays.
+    pub(super) fn write_or_refuse<T>(
+        &mut self,
+        ctx: &Context,
+        body: impl FnMut(&mut Writer<'_>) -> Result<Result<T>>,
+    ) -> Result<T> {
+        self.write(ctx, body)?
+    }
+
+    fn apply<T>(
+        &mut self,
+        ctx: &Context,
+        ids: &mut EventIds,
+        body: &mut impl FnMut(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<Applied<T>> {
+        #[cfg(test)]
+        let fault = self.fault.pop_front();
+        let tx = immediate(&mut self.db)?;
+        let value = body(&mut Writer { tx: &tx, ctx, ids, heads: BTreeMap::new() })?;
+        #[cfg(test)]
+        let committed = super::tests::commit_with(tx, fault);
+        #[cfg(not(test))]
+        let committed = tx.commit();
+        Ok(match committed {
+            Ok(()) => Applied::Committed(value),
+            Err(failure) => Applied::Unclear(value, failure),
+        })
+    }
+
+    /// Drops the connection whose commit failed, because going on with it could undo what is already on disk (T1), opens
+    /// another and looks for the transaction's first event.
+    fn is_there_after_all(&mut self, ids: &EventIds, failure: &rusqlite::Error) -> Result<bool> {
+        let looked = connection::open_writing(&self.path).and_then(|db| {
+            self.db = db;
+            let Some(id) = ids.first() else { return Ok(false) };
+            let sql = "SELECT 1 FROM event WHERE id = ?1";
+            Ok(rows::first(&self.db, sql, [id.as_str()], |_| Ok(()))?.is_some())
+        });
+        looked.map_err(|_| unknown(ids, &failure.to_string()))
+    }
+}
+
+fn unknown(ids: &EventIds, cause: &str) -> StoreError {
+    let event = ids.first().map_or_else(|| "none".to_owned(), ToString::to_string);
+    StoreError::CommitUnknown { event, cause: cause.to_owned() }
+}
