@@ -86,7 +86,8 @@ fn modules_of_tests() -> BTreeSet<String> {
         while let Some(line) = lines.next() {
             let next = lines.peek().copied().unwrap_or_default();
             let next = next.strip_prefix("pub(crate) ").or(next.strip_prefix("pub ")).unwrap_or(next);
-            if let (true, Some(name)) = (line == "#[cfg(test)]", next.strip_prefix("mod ").and_then(|n| n.strip_suffix(';')))
+            if let (true, Some(name)) =
+                (line == "#[cfg(test)]", next.strip_prefix("mod ").and_then(|n| n.strip_suffix(';')))
             {
                 found.insert(format!("{folder}/{name}.rs"));
             }
@@ -161,8 +162,7 @@ fn a_layer_uses_only_what_the_map_allows() {
 #[test]
 fn the_map_knows_every_layer_and_has_no_circle() {
     let table = table();
-    let folders: BTreeSet<String> =
-        sources().iter().filter_map(|f| f.layer().map(ToOwned::to_owned)).collect();
+    let folders: BTreeSet<String> = sources().iter().filter_map(|f| f.layer().map(ToOwned::to_owned)).collect();
     assert_eq!(folders, table.keys().cloned().collect(), "the folders of src and the rows of the table");
     // A layer is settled once all that it uses is; what is never settled uses itself in a circle.
     let mut settled: BTreeSet<&str> = BTreeSet::new();
@@ -242,8 +242,16 @@ fn one_place_starts_processes() {
 #[test]
 fn the_core_reads_no_clock_disk_environment_or_chance() {
     let words = [
-        "std::fs", "fs_err", "std::env", "SystemTime", "Instant::now", "Timestamp::now", "now_v7", "std::process",
-        "std::thread", "std::net",
+        "std::fs",
+        "fs_err",
+        "std::env",
+        "SystemTime",
+        "Instant::now",
+        "Timestamp::now",
+        "now_v7",
+        "std::process",
+        "std::thread",
+        "std::net",
     ];
     report("src/domain decides over values alone:", &found(&words, &|path| !path.starts_with("src/domain/")));
 }

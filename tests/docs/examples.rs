@@ -51,7 +51,9 @@ fn of_kind(kind: &str) -> Vec<Block> {
 
 fn policy_of(text: &str) -> Result<agentrun::config::LoadedPolicy, ConfigError> {
     let base = "retry: { base: 10s }\n".to_owned();
-    load_policy(&Files([("automation-policy.yml".to_owned(), text.to_owned()), ("policies/base.yml".to_owned(), base)].into()))
+    load_policy(&Files(
+        [("automation-policy.yml".to_owned(), text.to_owned()), ("policies/base.yml".to_owned(), base)].into(),
+    ))
 }
 
 #[test]

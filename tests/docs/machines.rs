@@ -35,7 +35,11 @@ fn text() -> String {
 }
 
 fn machine<S: Word, E: Word>(out: &mut String, title: &str, about: &str, machine: &Machine<S, E>) {
-    let _ = write!(out, "\n## {title}\n\n{about}\n\n```mermaid\n{}```\n\n| state | meaning |\n| --- | --- |\n", machine.mermaid());
+    let _ = write!(
+        out,
+        "\n## {title}\n\n{about}\n\n```mermaid\n{}```\n\n| state | meaning |\n| --- | --- |\n",
+        machine.mermaid()
+    );
     for state in S::ALL {
         let _ = writeln!(out, "| {} | {} |", state.word(), cell(state.meaning()));
     }
@@ -43,7 +47,13 @@ fn machine<S: Word, E: Word>(out: &mut String, title: &str, about: &str, machine
     for row in machine.rows {
         let from: Vec<_> = row.from.iter().map(|s| s.word()).collect();
         let (event, needs) = (row.event.word(), row.needs.unwrap_or_default());
-        let _ = writeln!(out, "| `{event}` | {} | {} | {needs} | {} |", from.join(", "), row.to.word(), cell(row.event.meaning()));
+        let _ = writeln!(
+            out,
+            "| `{event}` | {} | {} | {needs} | {} |",
+            from.join(", "),
+            row.to.word(),
+            cell(row.event.meaning())
+        );
     }
 }
 
@@ -52,8 +62,18 @@ fn r_m4_every_word_of_every_machine_stands_on_the_page() {
     let page = crate::read("docs/state-machines.md");
     let words = |all: Vec<&'static str>| all.into_iter().filter(|w| !page.contains(w)).collect::<Vec<_>>();
     let missing = [
-        words(RUN.rows.iter().flat_map(|r| r.from.iter().map(|s| s.word()).chain([r.to.word(), r.event.word()])).collect()),
-        words(STEP.rows.iter().flat_map(|r| r.from.iter().map(|s| s.word()).chain([r.to.word(), r.event.word()])).collect()),
+        words(
+            RUN.rows
+                .iter()
+                .flat_map(|r| r.from.iter().map(|s| s.word()).chain([r.to.word(), r.event.word()]))
+                .collect(),
+        ),
+        words(
+            STEP.rows
+                .iter()
+                .flat_map(|r| r.from.iter().map(|s| s.word()).chain([r.to.word(), r.event.word()]))
+                .collect(),
+        ),
     ];
     assert!(missing.iter().all(Vec::is_empty), "{missing:?}");
 }

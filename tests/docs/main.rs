@@ -16,7 +16,8 @@ struct Page {
     text: String,
 }
 
-const BANNER: &str = "<!-- Generated from the program. Change the source, then: AGENTRUN_BLESS=1 cargo test --test docs -->\n\n";
+const BANNER: &str =
+    "<!-- Generated from the program. Change the source, then: AGENTRUN_BLESS=1 cargo test --test docs -->\n\n";
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

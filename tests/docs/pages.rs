@@ -10,7 +10,10 @@ use crate::{files_below, read, root};
 
 fn pages() -> Vec<String> {
     let mut pages = files_below("docs", ".md");
-    pages.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/agents/README.md"].map(ToOwned::to_owned));
+    pages.extend(
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/agents/README.md"]
+            .map(ToOwned::to_owned),
+    );
     pages
 }
 
@@ -24,7 +27,8 @@ fn links_lead_somewhere() {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if path.is_empty() { root().join(&page) } else { root().join(&page).parent().unwrap().join(path) };
+            let file =
+                if path.is_empty() { root().join(&page) } else { root().join(&page).parent().unwrap().join(path) };
             let found = std::fs::read_to_string(&file).unwrap_or_default();
             if !file.exists() || (!anchor.is_empty() && !anchors(&found).contains(&anchor.to_owned())) {
                 broken.push(format!("{page}: {target}"));
@@ -81,7 +85,9 @@ fn commands_of_the_docs_can_be_typed() {
         let text = read(&page);
         for block in text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n")) {
             for line in block.lines().map(|line| line.trim_start_matches("$ ")) {
-                let line = line.strip_prefix("cargo run --release -- ").map_or(line.to_owned(), |rest| format!("agentrun {rest}"));
+                let line = line
+                    .strip_prefix("cargo run --release -- ")
+                    .map_or(line.to_owned(), |rest| format!("agentrun {rest}"));
                 if line.starts_with("agentrun ") {
                     seen += 1;
                     broken.extend(refusal(&line).map(|why| format!("{page}: {line}: {why}")));
@@ -103,7 +109,11 @@ fn commands_of_the_hints_can_be_typed() {
         let hint = hint(*code).replace("{run}", "run_1_001");
         let Some((_, command)) = hint.split_once("agentrun ") else { continue };
         let command = command.split([',', ';', ')']).next().unwrap_or_default().trim();
-        if !command.starts_with(char::is_lowercase) || command.starts_with("that ") || command.starts_with('\'') || NOT_YET.iter().any(|word| command.starts_with(word)) {
+        if !command.starts_with(char::is_lowercase)
+            || command.starts_with("that ")
+            || command.starts_with('\'')
+            || NOT_YET.iter().any(|word| command.starts_with(word))
+        {
             continue;
         }
         let line = format!("agentrun {command}").replace("VALUE", "1");

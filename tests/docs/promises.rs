@@ -55,7 +55,11 @@ fn ids_in_name(name: &str) -> Vec<String> {
 fn ids_in_text(text: &str) -> Vec<String> {
     let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
     let after = text.match_indices("R-").map(|(at, _)| &text[at + 2..]);
-    after.map(|rest| &rest[..end(rest)]).filter(|id| is_number(&id.to_lowercase())).map(|id| format!("R-{id}")).collect()
+    after
+        .map(|rest| &rest[..end(rest)])
+        .filter(|id| is_number(&id.to_lowercase()))
+        .map(|id| format!("R-{id}"))
+        .collect()
 }
 
 /// `f1`, `a20`.
@@ -67,11 +71,8 @@ fn is_number(word: &str) -> bool {
 fn text() -> String {
     let (promises, named) = (promises(), named());
     let mut out = "# Promises and their tests\n\nWhat agentrun promises, and the tests that show it. \"Not yet\" is said here as plainly as \"shown\".\n".to_owned();
-    let groups = [
-        ("due", "Shown by tests"),
-        ("open", "Due, and named by no test yet"),
-        ("later", "Not in this version"),
-    ];
+    let groups =
+        [("due", "Shown by tests"), ("open", "Due, and named by no test yet"), ("later", "Not in this version")];
     for (state, title) in groups {
         let rows: Vec<_> = promises.iter().filter(|p| effective(p, &named) == state).collect();
         if rows.is_empty() {
@@ -97,7 +98,8 @@ fn effective<'p>(promise: &'p Promise, named: &BTreeMap<String, Vec<String>>) ->
 fn every_promise_that_is_due_is_named_by_a_test() {
     let named = named();
     let promises = promises();
-    let unnamed: Vec<_> = promises.iter().filter(|p| p.state == "due" && !named.contains_key(&p.id)).map(|p| &p.id).collect();
+    let unnamed: Vec<_> =
+        promises.iter().filter(|p| p.state == "due" && !named.contains_key(&p.id)).map(|p| &p.id).collect();
     assert!(unnamed.is_empty(), "no test names {unnamed:?}; write one, or say `open` in tests/promises.txt");
     let unknown: Vec<_> = named.keys().filter(|id| !promises.iter().any(|p| p.id == **id)).collect();
     assert!(unknown.is_empty(), "tests name promises that tests/promises.txt does not have: {unknown:?}");

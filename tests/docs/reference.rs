@@ -143,9 +143,10 @@ fn capital(text: &str) -> String {
 }
 
 fn exit_codes() -> String {
-    let mut out = "# Exit codes\n\nThe number says what to do next. A child's own exit code is never passed through.\n\n\
+    let mut out =
+        "# Exit codes\n\nThe number says what to do next. A child's own exit code is never passed through.\n\n\
         | code | name | meaning | error codes that lead to it |\n| --- | --- | --- | --- |\n"
-        .to_owned();
+            .to_owned();
     for exit in Exit::ALL {
         let codes: Vec<_> = Code::ALL.iter().filter(|c| c.entry().exit == *exit).map(|c| c.word()).collect();
         let _ = writeln!(out, "| {} | {} | {} | {} |", exit.code(), exit.name(), exit.meaning(), codes.join(", "));
@@ -192,7 +193,8 @@ fn events() -> String {
 }
 
 fn environment() -> String {
-    let mut out = "# Environment\n\n## Variables that agentrun reads\n\n| variable | meaning |\n| --- | --- |\n".to_owned();
+    let mut out =
+        "# Environment\n\n## Variables that agentrun reads\n\n| variable | meaning |\n| --- | --- |\n".to_owned();
     let rows = |out: &mut String, set_by: SetBy| {
         for variable in env_vars::ALL.iter().filter(|v| v.set_by == set_by) {
             let _ = writeln!(out, "| `{}` | {} |", variable.name, cell(variable.meaning));
@@ -248,7 +250,8 @@ fn json() -> String {
         ("status", "`status`"),
     ]);
     for (name, version) in documents() {
-        let answered = by.get(name.as_str()).unwrap_or_else(|| panic!("say in tests/docs/reference.rs who answers {name}"));
+        let answered =
+            by.get(name.as_str()).unwrap_or_else(|| panic!("say in tests/docs/reference.rs who answers {name}"));
         let file = format!("docs/reference/schemas/{name}.json");
         let schema = if crate::root().join(&file).exists() {
             format!("[{name}.json](schemas/{name}.json)")
