@@ -49,7 +49,15 @@ impl Pending {
     }
 
     /// Makes it durable and gives it its name.
-    pub fn commit(mut self, if_exists: IfExists) -> Result<(), ArtifactError> {
+    pub fn commit(self, if_exists: IfExists) -> Result<(), ArtifactError> {
+        let target = self.target.clone();
+        self.commit_unsynced(if_exists)?;
+        sync_folder(folder_of(&target)).map_err(|e| ArtifactError::io(target, e))
+    }
+
+    /// The same, but the caller makes the folder durable with [`sync_folder`] before anything is recorded: one time for
+    /// many files instead of once for each.
+    pub fn commit_unsynced(mut self, if_exists: IfExists) -> Result<(), ArtifactError> {
         let target = self.target.clone();
         let result = self.sync_and_rename(if_exists);
         // If we die before the rename: a temporary file is left, no record names it, the sweep removes it.
@@ -65,7 +73,7 @@ impl Pending {
             IfExists::Refuse => rename_new(temp, &self.target)?,
         }
         self.temp = None;
-        sync_folder(folder_of(&self.target))
+        Ok(())
     }
 }
 
@@ -122,5 +130,84 @@ fn rename_new(temp: &Path, target: &Path) -> io::Result<()> {
             fs_err::remove_file(temp)
         }
         result => Ok(result?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::failure::Code;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn f21_what_is_kept_is_never_replaced_and_what_tells_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        write(&path, b"one", IfExists::Refuse).unwrap();
+        let error = write(&path, b"two", IfExists::Refuse).unwrap_err();
+        assert_eq!(error.code(), Code::IdempotencyConflict);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        write(&path, b"three", IfExists::Replace).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"three");
+        assert_eq!(names(dir.path()), ["f"], "no temporary file is left");
+    }
+
+    #[test]
+    fn f21_an_unfinished_file_has_no_name_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut pending = Pending::create(&path).unwrap();
+        pending.write_all(b"half").unwrap();
+        assert!(!path.exists());
+        assert_eq!(names(dir.path()).len(), 1);
+        drop(pending);
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+
+    #[test]
+    fn fr_i5_a_reader_sees_the_old_file_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manifest.yml");
+        let versions = [vec![b'a'; 100_000], vec![b'b'; 50_000]];
+        write(&path, &versions[0], IfExists::Replace).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut reads = 0_u32;
+                while !done.load(Ordering::Relaxed) || reads == 0 {
+                    let seen = std::fs::read(&path).unwrap();
+                    assert!(versions.contains(&seen), "{} bytes", seen.len());
+                    reads += 1;
+                }
+            });
+            let writers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| (0..20).for_each(|n| write(&path, &versions[n % 2], IfExists::Replace).unwrap()))
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            reader.join().unwrap();
+        });
+        assert_eq!(names(dir.path()), ["manifest.yml"]);
+    }
+
+    #[test]
+    fn errors_name_the_file_that_was_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write(&dir.path().join("no/such/folder"), b"", IfExists::Replace).unwrap_err();
+        assert_eq!(error.code(), Code::StoreIo);
+        assert!(error.to_string().contains("no/such/folder"), "{error}");
+        let long = dir.path().join("x".repeat(255));
+        write(&long, b"", IfExists::Replace).unwrap();
     }
 }

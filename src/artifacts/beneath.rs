@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{CWD, Dev, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 
 use super::ArtifactError;
@@ -47,16 +47,14 @@ words! {
 /// Device and inode: what a file is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    device: u64,
+    device: Dev,
     inode: u64,
 }
 
 impl FileId {
     /// Of an open file.
     pub fn of(stat: &Stat) -> Self {
-        // The types of these fields differ between systems.
-        #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-        Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+        Self { device: stat.st_dev, inode: stat.st_ino }
     }
 }
 

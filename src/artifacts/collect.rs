@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use rustix::fs::FileType;
 
 use super::ArtifactError;
-use super::atomic::{IfExists, Pending};
+use super::atomic::{self, IfExists, Pending};
 use super::beneath::{FileId, Looked, Root, Seen, SkipReason};
 use super::digest::{self, Digested, Side};
 use super::home::{Home, make_private};
@@ -80,6 +80,10 @@ impl Collected {
 /// Keeps what `wanted` names. Fails as a whole only for what makes all of it pointless: a glob that leads out of the
 /// working copy, a full disk, a kernel that cannot do it safely.
 pub fn collect(collection: &Collection<'_>) -> Result<Collected, ArtifactError> {
+    collect_up_to(collection, MAX_FILES)
+}
+
+fn collect_up_to(collection: &Collection<'_>, max_files: usize) -> Result<Collected, ArtifactError> {
     let wanted = collection.wanted.iter().map(Wanted::read).collect::<Result<Vec<_>, _>>()?;
     if wanted.is_empty() {
         return Ok(Collected::default());
@@ -89,6 +93,8 @@ pub fn collect(collection: &Collection<'_>) -> Result<Collected, ArtifactError> 
         state: collection.home.identities()?,
         nth: free_nth(collection),
         collection,
+        max_files,
+        folders: BTreeSet::new(),
         visited: BTreeSet::new(),
         mentioned: BTreeSet::new(),
         out: Collected::default(),
@@ -101,6 +107,7 @@ pub fn collect(collection: &Collection<'_>) -> Result<Collected, ArtifactError> 
             collector.out.missing.push(wanted.text.clone());
         }
     }
+    collector.sync_folders()?;
     Ok(collector.out)
 }
 
@@ -147,7 +154,7 @@ fn free_nth(collection: &Collection<'_>) -> u32 {
         let folder = RunDir::artifact_name(collection.step, *nth, "");
         collection.recorded.iter().any(|record| record.path.starts_with(&folder))
     };
-    (1..).find(|nth| !taken(nth)).unwrap_or(u32::MAX)
+    (1..u32::MAX).find(|nth| !taken(nth)).unwrap_or(u32::MAX)
 }
 
 struct Collector<'a> {
@@ -155,6 +162,9 @@ struct Collector<'a> {
     root: Root,
     state: Vec<FileId>,
     nth: u32,
+    max_files: usize,
+    /// Folders that were written to.
+    folders: BTreeSet<PathBuf>,
     /// Files that were kept, by their path in the working copy.
     visited: BTreeSet<String>,
     /// Files that were skipped, so that two globs do not name one twice.
@@ -170,7 +180,7 @@ impl Collector<'_> {
         }
         let mut folders = vec![(wanted.fixed.clone(), 0)];
         while let Some((path, depth)) = folders.pop() {
-            if self.out.kept.len() >= MAX_FILES {
+            if self.out.kept.len() >= self.max_files {
                 self.skip(&wanted.text, SkipReason::TooMany);
                 return Ok(());
             }
@@ -281,12 +291,10 @@ impl Collector<'_> {
         Ok(())
     }
 
-    fn copy(&self, name: &str, seen: &Seen) -> Result<Result<Digested, SkipReason>, ArtifactError> {
+    fn copy(&mut self, name: &str, seen: &Seen) -> Result<Result<Digested, SkipReason>, ArtifactError> {
         let Ok(mut source) = seen.read() else { return Ok(Err(SkipReason::Unreadable)) };
         let target = self.collection.run_dir.path().join(name);
-        if let Some(folder) = target.parent() {
-            make_private(folder)?;
-        }
+        self.prepare_folder(&target)?;
         let mut pending = Pending::create(&target)?;
         let digested = match digest::copy(&mut source, &mut pending, MAX_BYTES + 1) {
             Ok(digested) => digested,
@@ -297,12 +305,26 @@ impl Collector<'_> {
             return Ok(Err(SkipReason::Changed));
         }
         // Nothing recorded stands in this folder (`free_nth`), so whatever is there is litter of a crash.
-        pending.commit(IfExists::Replace)?;
+        pending.commit_unsynced(IfExists::Replace)?;
         Ok(Ok(digested))
     }
 
+    fn prepare_folder(&mut self, target: &Path) -> Result<(), ArtifactError> {
+        let Some(folder) = target.parent().filter(|folder| !self.folders.contains(*folder)) else { return Ok(()) };
+        make_private(folder)?;
+        // The entries of the folders above are new as well, up to the run's own.
+        let above = folder.ancestors().take_while(|f| f.starts_with(self.collection.run_dir.path()));
+        self.folders.extend(above.map(Path::to_owned));
+        Ok(())
+    }
+
+    fn sync_folders(&self) -> Result<(), ArtifactError> {
+        let sync = |folder: &PathBuf| atomic::sync_folder(folder).map_err(|e| ArtifactError::io(folder, e));
+        self.folders.iter().try_for_each(sync)
+    }
+
     fn skip(&mut self, path: &str, reason: SkipReason) {
-        if self.out.skipped.len() < MAX_FILES && self.mentioned.insert(path.to_owned()) {
+        if self.out.skipped.len() < self.max_files && self.mentioned.insert(path.to_owned()) {
             self.out.skipped.push(Skipped { path: path.to_owned(), reason });
         }
     }
@@ -319,3 +341,7 @@ fn unchanged(file: &std::fs::File, seen: &Seen, read: u64) -> io::Result<bool> {
     let same_time = now.st_mtime == seen.stat.st_mtime && now.st_mtime_nsec == seen.stat.st_mtime_nsec;
     Ok(same_time && now.st_size == seen.stat.st_size && read == seen.size())
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

@@ -86,3 +86,72 @@ pub(super) fn copy(source: &mut File, target: &mut dyn Write, limit: u64) -> Res
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::home::Home;
+    use crate::domain::ids::RunId;
+    use crate::domain::record::ArtifactType;
+
+    fn recorded(run: &RunDir, path: &str, content: &[u8]) -> ArtifactRecord {
+        let file = run.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+        let (sha256, size) = (Sha256Hash::of(content), content.len() as u64);
+        ArtifactRecord { kind: ArtifactType::File, path: path.into(), sha256, size, step: None, attempt: 1 }
+    }
+
+    fn run(dir: &tempfile::TempDir) -> RunDir {
+        let home = Home::open_or_create(&dir.path().join("home")).unwrap();
+        home.create_run_dir(&RunId::recorded("run_1_001")).unwrap()
+    }
+
+    #[test]
+    fn f100_r_s7_one_changed_byte_is_found_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run(&dir);
+        let records = [recorded(&run, "artifacts/a/x", b"hello"), recorded(&run, "report.md", b"report")];
+        assert_eq!(verify(&run, &records).unwrap(), []);
+        std::fs::write(run.file("artifacts/a/x"), b"hellp").unwrap();
+        let faults = verify(&run, &records).unwrap();
+        let what = FaultKind::Changed { old: Sha256Hash::of(b"hello"), new: Sha256Hash::of(b"hellp") };
+        assert_eq!(faults, [ArtifactFault { path: "artifacts/a/x".into(), what }]);
+        assert_eq!(faults[0].what.code().entry().exit.code(), 15);
+    }
+
+    #[test]
+    fn r_s7_missing_files_and_links_to_equal_ones_are_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run(&dir);
+        let records = [recorded(&run, "a", b"1"), recorded(&run, "b", b"2"), recorded(&run, "c/d", b"3")];
+        std::fs::remove_file(run.file("a")).unwrap();
+        std::fs::rename(run.file("b"), run.file("real")).unwrap();
+        std::os::unix::fs::symlink("real", run.file("b")).unwrap();
+        std::fs::rename(run.file("c"), run.file("real-c")).unwrap();
+        std::os::unix::fs::symlink("real-c", run.file("c")).unwrap();
+        let faults = verify(&run, &records).unwrap();
+        assert_eq!(faults.iter().map(|f| f.path.as_str()).collect::<Vec<_>>(), ["a", "b", "c/d"]);
+        assert!(faults.iter().all(|f| f.what == FaultKind::Missing));
+        std::fs::remove_dir_all(run.path()).unwrap();
+        assert_eq!(verify(&run, &records).unwrap().len(), 3, "the whole folder is gone");
+    }
+
+    #[test]
+    fn a_recorded_path_that_leads_out_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run(&dir);
+        let mut record = recorded(&run, "a", b"1");
+        record.path = "../../secret".into();
+        assert_eq!(verify(&run, &[record]).unwrap_err().code(), crate::domain::failure::Code::ArtifactPath);
+    }
+
+    #[test]
+    fn a_file_is_hashed_in_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = (0..200_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>();
+        std::fs::write(dir.path().join("f"), &content).unwrap();
+        let found = of_file(&dir.path().join("f")).unwrap();
+        assert_eq!(found, Digested { sha256: Sha256Hash::of(&content), size: 800_000 });
+    }
+}

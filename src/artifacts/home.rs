@@ -223,3 +223,135 @@ fn plain_name(name: &str) -> Result<&str, ArtifactError> {
 fn insecure(path: &Path, why: &str) -> ArtifactError {
     ArtifactError::Insecure { path: path.to_owned(), why: why.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::failure::Code;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        path.symlink_metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn run(text: &str) -> RunId {
+        RunId::recorded(text)
+    }
+
+    #[test]
+    fn f98_everything_made_is_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/.ai-runs");
+        let home = Home::open_or_create(&path).unwrap();
+        let run_dir = home.create_run_dir(&run("run_1_001")).unwrap();
+        home.private_home("codex").unwrap();
+        home.create_reserve().unwrap();
+        atomic::write(&run_dir.file("report.md"), b"x", IfExists::Replace).unwrap();
+        let folders = ["", "state", "run_1_001", "homes", "homes/codex"];
+        let files = [".gitignore", "README.md", "state/reserve", "run_1_001/report.md"];
+        assert!(folders.iter().all(|f| mode(&path.join(f)) == 0o700));
+        assert!(files.iter().all(|f| mode(&path.join(f)) == 0o600));
+        assert_eq!(Home::open(&path).unwrap(), home);
+        assert_eq!(home.run_names().unwrap(), ["run_1_001"]);
+    }
+
+    #[test]
+    fn f98_a_readable_folder_is_tightened_and_a_writable_one_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".ai-runs");
+        std::fs::create_dir(&path).unwrap();
+        for (before, refused) in [(0o755, false), (0o750, false), (0o777, true), (0o770, true), (0o702, true)] {
+            set_mode(&path, before);
+            for opened in [Home::open_or_create(&path), Home::open(&path)] {
+                match opened {
+                    Err(e) => assert!(refused && e.code() == Code::InsecureHome, "{before:o} {e}"),
+                    Ok(_) => assert!(!refused, "{before:o}"),
+                }
+            }
+            assert_eq!(mode(&path), if refused { before } else { 0o700 });
+        }
+    }
+
+    #[test]
+    fn f98_a_foreign_folder_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".ai-runs");
+        std::fs::create_dir(&path).unwrap();
+        if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+            eprintln!("SKIPPED f98_a_foreign_folder_is_refused: needs root");
+            return;
+        }
+        let error = Home::open_or_create(&path).unwrap_err();
+        assert_eq!(error.code(), Code::InsecureHome);
+        assert!(error.to_string().contains("belongs to user 12345"), "{error}");
+    }
+
+    #[test]
+    fn f98_links_in_the_place_of_folders_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("elsewhere");
+        std::fs::create_dir(&target).unwrap();
+        let linked = dir.path().join("linked");
+        symlink(&target, &linked).unwrap();
+        assert_eq!(Home::open_or_create(&linked).unwrap_err().code(), Code::InsecureHome);
+
+        let home = Home::open_or_create(&dir.path().join("home")).unwrap();
+        symlink(&target, home.root().join("run_1_001")).unwrap();
+        assert_eq!(home.run_dir(&run("run_1_001")).unwrap_err().code(), Code::InsecureHome);
+        assert_eq!(home.create_run_dir(&run("run_1_001")).unwrap_err().code(), Code::InsecureHome);
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+        std::fs::remove_dir(home.state_dir()).unwrap();
+        symlink(&target, home.state_dir()).unwrap();
+        assert_eq!(Home::open_or_create(home.root()).unwrap_err().code(), Code::InsecureHome);
+    }
+
+    #[test]
+    fn r_m2_no_id_leads_out_of_the_state_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open_or_create(&dir.path().join("home")).unwrap();
+        for bad in ["", "..", "../x", "/etc", "run_1/../../x", "run_a..b", "run_1\0", ".git"] {
+            assert_eq!(home.run_dir(&run(bad)).unwrap_err().code(), Code::ArtifactPath, "{bad}");
+            assert!(home.work_dir(&run(bad)).is_err() && home.private_home(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn git_sees_nothing_of_it_and_the_users_own_words_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open_or_create(dir.path().join(".ai-runs").as_path()).unwrap();
+        std::fs::write(home.root().join("README.md"), "mine").unwrap();
+        Home::open_or_create(home.root()).unwrap();
+        assert_eq!(std::fs::read_to_string(home.root().join("README.md")).unwrap(), "mine");
+        let repository = git2::Repository::init(dir.path()).unwrap();
+        for (path, ignored) in
+            [("state/agentrun.db", true), ("run_1_001", true), (".gitignore", false), ("README.md", false)]
+        {
+            let path = Path::new(".ai-runs").join(path);
+            assert_eq!(repository.is_path_ignored(&path).unwrap(), ignored, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn t4_the_reserve_holds_room_until_it_is_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open_or_create(&dir.path().join("home")).unwrap();
+        home.create_reserve().unwrap();
+        home.create_reserve().unwrap();
+        let found = home.state_dir().join("reserve").metadata().unwrap();
+        assert!(found.len() == RESERVE_BYTES && found.blocks() * 512 >= RESERVE_BYTES, "no sparse file");
+        assert!(home.release_reserve().unwrap());
+        assert!(!home.release_reserve().unwrap());
+    }
+
+    #[test]
+    fn a_state_folder_that_is_not_there_is_not_made_by_looking() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".ai-runs");
+        assert_eq!(Home::open(&path).unwrap_err().code(), Code::NotFound);
+        assert!(!path.exists());
+    }
+}

@@ -46,3 +46,25 @@ fn read_text(run: &RunDir) -> Result<Option<String>, ArtifactError> {
     }
     fs_err::read_to_string(&path).map(Some).map_err(|e| ArtifactError::io(path, e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::home::Home;
+    use crate::domain::failure::Code;
+    use crate::domain::ids::RunId;
+
+    #[test]
+    fn r_s4_the_manifest_is_replaced_whole_and_a_link_is_no_manifest() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open_or_create(&dir.path().join("home")).unwrap();
+        let run = home.create_run_dir(&RunId::recorded("run_1_001")).unwrap();
+        assert_eq!(read(&run).unwrap(), None);
+        write(&run, "manifestVersion: 1\n").unwrap();
+        write(&run, "manifestVersion: 1\ngeneration: 2\n").unwrap();
+        assert_eq!(read(&run).unwrap().as_deref(), Some("manifestVersion: 1\ngeneration: 2\n"));
+        std::fs::remove_file(run.manifest()).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", run.manifest()).unwrap();
+        assert_eq!(read(&run).unwrap_err().code(), Code::InsecureHome);
+    }
+}

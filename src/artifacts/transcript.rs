@@ -102,3 +102,56 @@ fn open(path: &Path) -> Result<Option<File>, ArtifactError> {
         Err(e) => Err(ArtifactError::io(path, e)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, content).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn f94_a_log_is_shown_neutral_and_stays_raw_on_disk() {
+        let raw = b"\x1b]52;c;ZXZpbA==\x07\n\x1b[2Jgone\r\n\x9b31m\xff\n";
+        let (_dir, path) = log(raw);
+        let mut out = Vec::new();
+        assert_eq!(copy_neutral(&path, &mut out).unwrap(), raw.len() as u64);
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out, "␛]52;c;ZXZpbA==␇\n␛[2Jgone\n\u{fffd}31m\u{fffd}\n");
+        assert_eq!(std::fs::read(&path).unwrap(), raw);
+    }
+
+    #[test]
+    fn a_tail_begins_with_a_whole_line_and_says_that_there_is_more() {
+        let (_dir, path) = log(b"first line\nsecond\nthird\n");
+        let end = tail(&path, 10).unwrap();
+        assert_eq!((end.text.as_str(), end.cut, end.size), ("third\n", true, 24));
+        let whole = tail(&path, 1000).unwrap();
+        assert_eq!((whole.text.as_str(), whole.cut), ("first line\nsecond\nthird\n", false));
+        let (_dir, path) = log(&[b'x'; 100]);
+        assert_eq!(tail(&path, 10).unwrap().text, "x".repeat(10), "one long line is still shown");
+        assert_eq!(tail(Path::new("/nonexistent/log"), 10).unwrap(), Tail::default());
+    }
+
+    #[test]
+    fn a_follower_gives_each_line_once_and_none_in_halves() {
+        use std::io::Write as _;
+        let (_dir, path) = log(b"");
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let mut follower = Follower::new(&path);
+        let mut next = |text: &str, rest| {
+            file.write_all(text.as_bytes()).unwrap();
+            let mut out = Vec::new();
+            follower.copy(&mut out, rest).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(next("one\ntw", Rest::Later), "one\n");
+        assert_eq!(next("o\nthree", Rest::Later), "two\n");
+        assert_eq!(next("", Rest::Too), "three");
+        assert_eq!(next("\n", Rest::Too), "\n");
+    }
+}

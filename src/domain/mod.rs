@@ -30,6 +30,8 @@ pub mod policy;
 pub mod quantity;
 pub mod record;
 pub mod run;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod step;
 pub mod task;
 pub mod template;

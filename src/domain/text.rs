@@ -40,13 +40,11 @@ pub fn hidden_characters(text: &str) -> usize {
 
 /// At most `max` characters; a cut is marked.
 pub fn shortened(text: &str, max: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(max) {
-        None => Cow::Borrowed(text),
-        Some(_) => {
-            let kept = text.chars().take(max.saturating_sub(1)).collect::<String>();
-            Cow::Owned(format!("{kept}…"))
-        }
+    if text.chars().nth(max).is_none() {
+        return Cow::Borrowed(text);
     }
+    let kept = text.chars().take(max.saturating_sub(1)).collect::<String>();
+    Cow::Owned(format!("{kept}…"))
 }
 
 fn is_harmless(c: char) -> bool {

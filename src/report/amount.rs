@@ -39,8 +39,7 @@ fn timestamp(at: UtcMs) -> Timestamp {
 
 /// Millionths of a dollar as a JSON number; unknown is null.
 pub fn usd_or_null(micros: Option<u64>) -> Value {
-    // Exact to the millionth for everything below nine billion dollars.
-    #[allow(clippy::cast_precision_loss)]
+    #[expect(clippy::cast_precision_loss, reason = "exact to the millionth below nine billion dollars")]
     let number = micros.and_then(|m| Number::from_f64(m as f64 / 1_000_000.0));
     number.map_or(Value::Null, Value::Number)
 }

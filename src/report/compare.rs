@@ -97,8 +97,8 @@ impl Side<'_> {
         let Some(attempt) = self.attempt else {
             return self.view.steps.iter().find(|s| s.key == *key).map(|s| s.state.to_string());
         };
-        let executions = self.view.executions.iter().filter(|e| e.step == *key && e.attempt == attempt);
-        executions.last().map(|e| e.end.as_ref().map_or_else(|| "no end seen".to_owned(), ProcessEnd::to_string))
+        let newest = self.view.executions.iter().rev().find(|e| e.step == *key && e.attempt == attempt);
+        newest.map(|e| e.end.as_ref().map_or_else(|| "no end seen".to_owned(), ProcessEnd::to_string))
     }
 
     fn usage(&self) -> [Option<u64>; 5] {

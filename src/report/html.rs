@@ -16,7 +16,7 @@ const STYLE: &str = include_str!("report.css");
 pub fn html(input: &ReportInput<'_>) -> String {
     let story = Story::of(input);
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         base64(&Sha256::digest(STYLE.as_bytes()))
     );
     let page = html! {
@@ -40,15 +40,15 @@ pub fn html(input: &ReportInput<'_>) -> String {
 fn body(story: &Story) -> Markup {
     html! {
         (head(story))
-        (warnings("Warnings", "warn", &story.warnings))
         (changes(story))
         (checks(story))
+        (lines("Warnings", "warn", &story.warnings))
         (timeline(story))
         (usage(story))
         @if let Some(word) = &story.last_word {
             section { h2 { "Last word of the agent" } pre { (word) } }
         }
-        (warnings("Accepted differences", "plain", &story.accepted))
+        (lines("Accepted differences", "plain", &story.accepted))
         (artifacts(story))
         section {
             h2 { "Facts" }
@@ -78,7 +78,7 @@ fn head(story: &Story) -> Markup {
     }
 }
 
-fn warnings(title: &str, class: &str, lines: &[String]) -> Markup {
+fn lines(title: &str, class: &str, lines: &[String]) -> Markup {
     html! {
         @if !lines.is_empty() {
             section class=(class) { h2 { (title) } ul { @for line in lines { li { (line) } } } }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
 use super::input::ReportInput;
-use super::story::reason;
+use super::phrase::reason;
 use crate::domain::quantity::Millis;
 use crate::domain::record::StepRecord;
 use crate::domain::step::StepState;

@@ -13,16 +13,16 @@ const MAX_FILES: usize = 200;
 pub fn markdown(input: &ReportInput<'_>) -> String {
     let story = Story::of(input);
     let mut out = head(&story);
-    section(&mut out, "What changed", changes(&story));
-    section(&mut out, "Checks", checks(&story));
-    section(&mut out, "How it went", timeline(&story));
-    section(&mut out, "Cost", table(&["", "this run", "task", "limit"], story.usage.iter().map(usage_row)));
-    section(&mut out, "Last word of the agent", story.last_word.as_deref().map(fenced).unwrap_or_default());
-    section(&mut out, "Warnings", bullets(&story.warnings));
-    section(&mut out, "Accepted differences", bullets(&story.accepted));
+    section(&mut out, "What changed", &changes(&story));
+    section(&mut out, "Checks", &checks(&story));
+    section(&mut out, "Warnings", &bullets(&story.warnings));
+    section(&mut out, "How it went", &timeline(&story));
+    section(&mut out, "Cost", &table(&["", "this run", "task", "limit"], story.usage.iter().map(usage_row)));
+    section(&mut out, "Last word of the agent", &story.last_word.as_deref().map(fenced).unwrap_or_default());
+    section(&mut out, "Accepted differences", &bullets(&story.accepted));
     let artifacts = story.artifacts.iter().map(|a| vec![text(&a.kind), code(&a.path), text(&a.size), code(&a.sha256)]);
-    section(&mut out, "Artifacts", table(&["type", "path", "size", "sha256"], artifacts));
-    section(&mut out, "Facts", table(&["", ""], story.facts.iter().map(|f| vec![text(f.name), code(&f.value)])));
+    section(&mut out, "Artifacts", &table(&["type", "path", "size", "sha256"], artifacts));
+    section(&mut out, "Facts", &table(&["", ""], story.facts.iter().map(|f| vec![text(f.name), code(&f.value)])));
     let _ = write!(out, "\nAudit log: {}.\n", text(&story.audit));
     out
 }
@@ -37,8 +37,9 @@ fn head(story: &Story) -> String {
     if let Some(title) = &story.title {
         let _ = write!(out, "{}\n\n", text(title));
     }
-    let verdict = story.verdict.iter().map(|s| text(s)).collect::<Vec<_>>();
-    let _ = writeln!(out, "**{}**", verdict.join("** "));
+    for sentence in &story.verdict {
+        let _ = writeln!(out, "{}", text(sentence));
+    }
     if let Some(next) = &story.next {
         let _ = write!(out, "\nNext: {}\n", code(next));
     }
@@ -46,7 +47,7 @@ fn head(story: &Story) -> String {
 }
 
 /// An empty section is left out.
-fn section(out: &mut String, title: &str, body: String) {
+fn section(out: &mut String, title: &str, body: &str) {
     if !body.is_empty() {
         let _ = write!(out, "\n## {title}\n\n{}\n", body.trim_end_matches('\n'));
     }
@@ -132,42 +133,44 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     out
 }
 
-/// Plain text on one line: whatever Markdown, GitHub or HTML would read as a sign is escaped or taken apart.
+/// Plain text on one line: whatever Markdown, GitHub or HTML would read as a sign is escaped or taken apart; a sign that
+/// is none where it stands stays readable.
 fn text(data: &str) -> String {
+    let chars: Vec<char> = data.trim_start().chars().collect();
     let mut out = String::with_capacity(data.len());
-    for c in data.chars() {
+    for (i, c) in chars.iter().copied().enumerate() {
+        let after = chars.get(i + 1).copied().unwrap_or(' ');
+        let inside_word = i > 0 && chars[i - 1].is_alphanumeric() && after.is_alphanumeric();
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // GitHub turns these into mentions and references even in the middle of a word.
-            '@' => out.push_str("&#64;"),
             '\n' | '\t' => out.push(' '),
-            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '(' | ')' | '#' | '+' | '!' | '|' | '~' | '$' => {
-                out.push('\\');
+            '_' if inside_word => out.push('_'),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' => out.extend(['\\', c]),
+            '-' | '=' | '+' | '#' if i == 0 => out.extend(['\\', c]),
+            // `1. ` at the beginning would be a list, `https://` and `www.` anywhere a link.
+            '.' | ')' if chars[..i].iter().all(char::is_ascii_digit) => out.extend(['\\', c]),
+            '.' if chars[..i].ends_with(&['w', 'w', 'w']) => out.push_str("&#46;"),
+            ':' if after == '/' => out.push_str("&#58;"),
+            // GitHub turns these into mentions, which notify people, and references; escapes do not keep it from that.
+            '@' | '#' if after.is_alphanumeric() => {
                 out.push(c);
+                out.push_str("&#8288;");
             }
-            // A bare address would become a link.
-            ':' => out.push_str("&#58;"),
             c => out.push(c),
         }
     }
-    // A line that begins like a list item or a rule is neither.
-    match out.chars().next() {
-        Some('-' | '=' | '0'..='9')
-            if out.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(['-', '=', '.']) =>
-        {
-            format!("&#8203;{out}")
-        }
-        _ => out,
-    }
+    out
 }
 
 /// A value on one line, set like code, with a fence longer than any run of backticks in it.
 fn code(data: &str) -> String {
     let data = data.replace(['\n', '\t'], " ");
-    // A pipe ends a cell even inside code; its escape is taken away again by the table.
-    let data = data.replace('|', "\\|");
+    // No escape of a pipe means the same inside a table and outside of one, before a backslash and after it.
+    if data.contains('|') {
+        return format!("<code>{}</code>", text(&data));
+    }
     let fence = "`".repeat(longest_run(&data) + 1);
     let pad = if data.starts_with('`') || data.ends_with('`') || data.trim().is_empty() { " " } else { "" };
     format!("{fence}{pad}{data}{pad}{fence}")

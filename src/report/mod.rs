@@ -5,8 +5,10 @@
 //! | --- | --- |
 //! | [`input`] | what a report is made of |
 //! | [`run_json`], [`record_json`], [`machine_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
+//! | [`document`] | how a JSON document is written |
 //! | [`compare`] | what differs between two runs or attempts, as data |
 //! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
+//! | `tell`, `phrase` | how the story is made of a record, and the words that all formats share |
 //! | [`markdown`], [`html`], [`junit`] | the files of a run |
 //! | [`text`] | the terminal |
 //! | [`amount`] | times and amounts as they are written |
@@ -14,17 +16,22 @@
 pub mod amount;
 pub mod command_json;
 pub mod compare;
+pub mod document;
 pub mod html;
 pub mod input;
 pub mod junit;
 pub mod machine_json;
 pub mod markdown;
+mod phrase;
 pub mod record_json;
 pub mod run_json;
 pub mod story;
+mod tell;
 pub mod text;
 
 #[cfg(test)]
-mod fixture;
+mod hostile;
+#[cfg(test)]
+mod rendered;
 #[cfg(test)]
 mod schemas;

@@ -7,13 +7,15 @@ use jiff::tz::TimeZone;
 
 use super::amount::{bytes, count, for_people, of_kind, usd};
 use super::compare::Comparison;
+use super::phrase::{duration, reason, step_tone, tone_of, verdict_sentences};
 use super::record_json::{ResumeDocument, limit_lines};
-use super::story::{Tone, duration, outcome_sentence, reason, sentence, step_tone, tone_of};
+use super::story::Tone;
 use crate::domain::budget::{Budget, Usage};
+use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::plan::meaning::{Meaning, rough};
-use crate::domain::plan::verdict;
 use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::{RunSummary, RunView, StepRecord};
+use crate::domain::record::{ArtifactRecord, ArtifactType, RunSummary, RunView, StepRecord};
+use crate::domain::task::WorkspaceKind;
 use crate::domain::text::{neutral_line, shortened};
 
 /// How text is dressed.
@@ -49,9 +51,13 @@ impl Style {
 pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
     let run = &view.run;
     let status = style.paint(tone_of(meaning.word), &run.status.to_string());
-    let mut out = format!("{} {status}: {}\n", run.id, sentence(&meaning.sentence));
-    let _ = writeln!(out, "  {}", outcome_sentence(verdict::outcome(view)));
+    let mut out = format!("{} {status}: {}\n", run.id, verdict_sentences(view, meaning).join("\n  "));
     let _ = writeln!(out, "  cost: {}", cost(&view.usage));
+    let isolated = view.inputs.spec.workspace == WorkspaceKind::Isolated;
+    let patch = view.artifacts.iter().rev().find(|a| isolated && a.kind == ArtifactType::Patch);
+    if let Some(patch) = patch {
+        let _ = writeln!(out, "  changes: {}; agentrun apply {} brings them here", neutral_line(&patch.path), run.id);
+    }
     if let Some(next) = &meaning.next {
         let _ = writeln!(out, "  next: {next}");
     }
@@ -104,14 +110,33 @@ fn detail(out: &mut String, row: &StatusRow<'_>, style: &Style) {
         return;
     }
     let reading = row.meaning.reading.map(|r| format!("{r}: ")).unwrap_or_default();
-    let sentence = format!("{reading}{}", row.meaning.sentence);
-    let _ = writeln!(out, "    {}", shortened(&sentence, 76));
-    let since = format!("since {}", style.time(row.meaning.since));
     let by_itself = if row.meaning.goes_on_by_itself { "goes on by itself" } else { "does not go on by itself" };
-    let _ = writeln!(out, "    {since}; {by_itself}");
+    let since = format!("since {}; {by_itself}", style.time(row.meaning.since));
+    for text in [format!("{reading}{}", row.meaning.sentence), since] {
+        for line in wrapped(&text, 76) {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
     if let Some(next) = &row.meaning.next {
         let _ = writeln!(out, "    next: {next}");
     }
+}
+
+/// Breaks a text at its spaces. A single word that is too long is cut: the whole of it is in `show`.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let word = shortened(word, width);
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        if used > 0 && used + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(&word);
+        }
+    }
+    lines
 }
 
 /// The whole tree of a run: attempts, steps, artifacts.
@@ -141,7 +166,7 @@ pub fn show_tree(view: &RunView, meaning: &Meaning, style: &Style) -> String {
     }
     let free = view.artifacts.iter().filter(|a| a.step.is_none());
     for artifact in free {
-        let _ = writeln!(out, "   ├─ {} {} {}", artifact.kind, neutral_line(&artifact.path), bytes(artifact.size));
+        let _ = writeln!(out, "   ├─ {}", artifact_line(artifact));
     }
     let _ = writeln!(out, "   └─ audit log: {} events, head {}", view.chain.count, view.chain.head);
     if let Some(next) = &meaning.next {
@@ -160,9 +185,18 @@ fn step_line(step: &StepRecord, style: &Style) -> String {
 
 fn artifacts_of(out: &mut String, view: &RunView, step: &StepRecord) {
     for artifact in view.artifacts.iter().filter(|a| a.step.as_ref() == Some(&step.key)) {
-        let (path, size) = (neutral_line(&artifact.path), bytes(artifact.size));
-        let _ = writeln!(out, "   │  └─ {} {path} {size} {}", artifact.kind, &artifact.sha256.hex()[..12]);
+        let _ = writeln!(out, "   │  └─ {}", artifact_line(artifact));
     }
+}
+
+fn artifact_line(artifact: &ArtifactRecord) -> String {
+    let (path, size) = (neutral_line(&artifact.path), bytes(artifact.size));
+    format!("{} {path} {size} {}", artifact.kind, short(artifact.sha256))
+}
+
+/// Enough of a hash to tell two apart.
+fn short(hash: Sha256Hash) -> String {
+    hash.hex()[..12].to_owned()
 }
 
 /// Limits and what is left of them: limit, used and left, never a bare amount (FR-F35).
@@ -202,9 +236,7 @@ pub fn diff_text(comparison: &Comparison) -> String {
             writeln!(out, "step {}: {old} → {new}", s.key)
         };
     }
-    let hash = |h: Option<crate::domain::hash::encoding::Sha256Hash>| {
-        h.map_or("none".to_owned(), |h| h.hex()[..12].to_owned())
-    };
+    let hash = |h: Option<Sha256Hash>| h.map_or_else(|| "none".to_owned(), short);
     for a in &comparison.artifacts {
         let _ = writeln!(out, "artifact {}: {} → {}", neutral_line(&a.path), hash(a.old), hash(a.new));
     }

@@ -125,17 +125,17 @@ fn running(input: &MeaningInput<'_>) -> Meaning {
     let run = input.run;
     let silence = Millis::between(last_sign(run), input.now);
     let silent = silence > input.silent_after;
-    let work = format!("works{}", at_step(input));
+    let busy = format!("works{}", at_step(input));
     let quiet = format!("last sign of life {} ago", rough(silence));
     let (word, reading, sentence) = match input.holding {
         Holding::Held if run.cancel_requested => (MeaningWord::InProgress, None, "is being canceled".to_owned()),
         Holding::Held if silent => {
-            let sentence = format!("{work}; its process lives, {quiet}");
+            let sentence = format!("{busy}; its process lives, {quiet}");
             (MeaningWord::InProgress, Some(Reading::Stale), sentence)
         }
-        Holding::Held => (MeaningWord::InProgress, None, format!("{work}; safe to close, it goes on")),
+        Holding::Held => (MeaningWord::InProgress, None, format!("{busy}; safe to close, it goes on")),
         Holding::Foreign if !silent => {
-            (MeaningWord::InProgress, None, format!("{work} on another machine or boot; {quiet}"))
+            (MeaningWord::InProgress, None, format!("{busy} on another machine or boot; {quiet}"))
         }
         Holding::Foreign => {
             let sentence = format!("its process on another machine or boot fell silent{}; {quiet}", at_step(input));
@@ -273,5 +273,132 @@ pub fn rough(length: Millis) -> String {
         },
         3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::machine::Word as _;
+    use crate::domain::sample::{at, key, run};
+
+    fn read(run: &RunRecord, holding: Holding, now: UtcMs) -> Meaning {
+        let step = key("qa");
+        meaning(&MeaningInput { run, holding, now, silent_after: Millis::secs(60), step: Some(&step) })
+    }
+
+    /// One line per status: word, whether it goes on, next command, sentence.
+    fn table(holding: Holding) -> String {
+        let line = |status: &RunStatus| {
+            let meaning = read(&run(*status), holding, at(300));
+            let by_itself = if meaning.goes_on_by_itself { "yes" } else { "no" };
+            let next = meaning.next.unwrap_or_default();
+            format!("{status} | {} | {by_itself} | {next} | {}\n", meaning.word, meaning.sentence)
+        };
+        RunStatus::ALL.iter().map(line).collect()
+    }
+
+    #[test]
+    fn r_u4_every_status_has_a_meaning_and_a_next_command() {
+        insta::assert_snapshot!(table(Holding::Free));
+        for status in RunStatus::ALL {
+            assert!(read(&run(*status), Holding::Free, at(300)).next.is_some(), "{status}");
+        }
+    }
+
+    #[test]
+    fn r_u4_failures_are_told_apart_by_what_helps() {
+        let failed =
+            |code: Code| read(&RunRecord { code: Some(code), ..run(RunStatus::Failed) }, Holding::Free, at(300));
+        assert_eq!(failed(Code::QaFailed).word, MeaningWord::NeedsAPerson, "R-R2: says that a person must look");
+        assert_eq!(failed(Code::ModelTimeout).word, MeaningWord::CanBeRetried);
+        assert_eq!(failed(Code::AuthFailed).word, MeaningWord::FailedForGood);
+        assert_eq!(failed(Code::AuthFailed).next.as_deref(), Some("agentrun resume run_182_001"));
+        assert_eq!(failed(Code::PolicyDenied).next.as_deref(), Some("agentrun start 182 --new"));
+    }
+
+    #[test]
+    fn fr_k1_a_dead_holder_shows_at_once_and_nothing_is_changed() {
+        let running = run(RunStatus::Running);
+        let before = running.clone();
+        let meaning = read(&running, Holding::Abandoned, at(291));
+        assert_eq!(meaning.word, MeaningWord::CanBeRetried);
+        assert_eq!(meaning.reading, Some(Reading::RetryableStuck));
+        assert!(!meaning.goes_on_by_itself);
+        assert_eq!(meaning.next.as_deref(), Some("agentrun resume run_182_001"));
+        assert_eq!(running, before);
+    }
+
+    #[test]
+    fn fr_k4_a_slow_heartbeat_of_a_living_holder_is_stale_and_still_in_progress() {
+        let running = run(RunStatus::Running);
+        let readings = [
+            (Holding::Held, at(349), MeaningWord::InProgress, None),
+            (Holding::Held, at(351), MeaningWord::InProgress, Some(Reading::Stale)),
+            (Holding::Stuck, at(300), MeaningWord::CanBeRetried, Some(Reading::Stuck)),
+            (Holding::Foreign, at(349), MeaningWord::InProgress, None),
+            (Holding::Foreign, at(351), MeaningWord::CanBeRetried, Some(Reading::Stale)),
+            (Holding::Abandoned, at(300), MeaningWord::CanBeRetried, Some(Reading::RetryableStuck)),
+        ];
+        for (holding, now, word, reading) in readings {
+            let meaning = read(&running, holding, now);
+            assert_eq!((meaning.word, meaning.reading), (word, reading), "{holding:?} {now:?}");
+            assert_eq!(meaning.goes_on_by_itself, word == MeaningWord::InProgress);
+        }
+    }
+
+    #[test]
+    fn fr_k2_a_terminal_state_reads_the_same_whatever_its_lease_says() {
+        for status in [RunStatus::Succeeded, RunStatus::Canceled] {
+            for holding in [Holding::Free, Holding::Held, Holding::Stuck, Holding::Abandoned, Holding::Foreign] {
+                let far_later = at(10_000_000);
+                let meaning = read(&run(status), holding, far_later);
+                assert_eq!((meaning.reading, meaning.goes_on_by_itself), (None, false));
+                assert_eq!(meaning.since, at(300));
+            }
+        }
+    }
+
+    #[test]
+    fn fr_k8_a_parked_run_says_for_what_since_when_and_how_to_go_on() {
+        let parked =
+            [RunStatus::WaitingApproval, RunStatus::ReviewRequired, RunStatus::OutcomeUnknown, RunStatus::Blocked];
+        for status in parked {
+            let meaning = read(&run(status), Holding::Free, at(1000));
+            assert_eq!(meaning.since, at(300), "{status}");
+            assert!(meaning.sentence.contains(run(status).message.as_deref().unwrap()), "{status}");
+            assert!(meaning.next.is_some(), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_wait_says_how_long_and_whether_somebody_waits() {
+        let waiting = run(RunStatus::Retrying);
+        let held = read(&waiting, Holding::Held, at(300));
+        assert_eq!((held.word, held.goes_on_by_itself), (MeaningWord::Waiting, true));
+        assert!(held.sentence.starts_with("tries again in 5m ("), "{}", held.sentence);
+        let parked = read(&waiting, Holding::Free, at(300));
+        assert_eq!((parked.word, parked.goes_on_by_itself), (MeaningWord::Waiting, false));
+        assert_eq!(read(&waiting, Holding::Free, at(600)).word, MeaningWord::CanBeRetried);
+    }
+
+    #[test]
+    fn a_limit_is_named_in_the_command_that_raises_it() {
+        let next = |message: &str| {
+            let run = RunRecord { message: Some(message.into()), ..run(RunStatus::BudgetExceeded) };
+            read(&run, Holding::Free, at(300)).next.unwrap()
+        };
+        let tokens = next("task.tokens is limited to 1000, used 1550, 550 over");
+        assert_eq!(tokens, "agentrun resume run_182_001 --budget task.tokens=VALUE");
+        assert!(next("task.total_tokens is limited to 5").contains("task.total_tokens="));
+        assert!(next("something").ends_with("--budget LIMIT=VALUE"));
+    }
+
+    #[test]
+    fn lengths_read_as_people_say_them() {
+        let texts = [(5_400, "5s"), (60_000, "1m"), (61_000, "1m 1s"), (3_660_000, "1h 1m"), (90_000_000, "1d 1h")];
+        for (ms, text) in texts {
+            assert_eq!(rough(Millis(ms)), text);
+        }
     }
 }
