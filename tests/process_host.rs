@@ -1,7 +1,7 @@
 //! Child processes of a process that can be killed, signalled and measured: a second run of this test program plays
 //! agentrun. Nothing else here starts a supervisor, so what a killed host leaves behind is adopted by nobody, as in life.
 #![cfg(feature = "test-fakes")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test may fail where it stands")]
 
 mod process_world;
 
@@ -38,9 +38,13 @@ fn host() {
         "agent" => play_agent(&world, &world.agent(value)),
         "detached" => play_detached(&world, &world.agent(value)),
         "many" => play_many(&world, value.parse().unwrap()),
-        "flood" => play_flood(&world, value),
+        "flood" => play_flood(&world, value, &[]),
+        "flood-redacted" => play_flood(&world, value, &["a-secret-value-1", "another/secret+value", "third\"secret"]),
         "hardened" => play_hardened(&world),
-        "measure" => play_measure(&world, value.parse().unwrap()),
+        "pair" => play_pair(&world),
+        "limited" => play_limited(&world),
+        "measure" => play_measure(&world, value.parse().unwrap(), false),
+        "measure-bound" => play_measure(&world, value.parse().unwrap(), true),
         other => panic!("no part `{other}`"),
     }
 }
@@ -57,7 +61,7 @@ fn play_detached(world: &World, spec: &CommandSpec) {
 fn play_with(world: &World, spec: &CommandSpec, hangup: Hangup) {
     std::thread::scope(|scope| {
         let mut child = world.spawn(spec.clone());
-        let (wishes, wished) = std::sync::mpsc::channel();
+        let (wishes, inbox) = std::sync::mpsc::channel();
         let signals = StopSignals::listen(hangup, move |signal| {
             println!("HOST signal {:?} {:?}", signal.kind, signal.press);
             let _ = wishes.send(signal.press);
@@ -65,7 +69,7 @@ fn play_with(world: &World, spec: &CommandSpec, hangup: Hangup) {
         println!("HOST started {}", serde_json::to_string(&child.until_started()).unwrap());
         let id = child.id;
         scope.spawn(move || {
-            while let Ok(press) = wished.recv() {
+            while let Ok(press) = inbox.recv() {
                 world.supervisor.stop(id, if press == Press::Again { Haste::Now } else { Haste::Polite });
             }
         });
@@ -92,10 +96,11 @@ fn play_many(world: &World, count: usize) {
     println!("HOST files {} {} children {}", before, open_files(), children_of_self());
 }
 
-fn play_flood(world: &World, value: &str) {
+fn play_flood(world: &World, value: &str, secrets: &[&str]) {
     let mut spec = world.agent(&format!("flood:{value},result:end"));
     spec.capture.max_bytes = 16 << 20;
     spec.capture.lines = Lines::Keep;
+    spec.capture.secrets = secrets.iter().map(|secret| (*secret).to_owned()).collect();
     let begin = Instant::now();
     let end = world.run(spec);
     let took = begin.elapsed();
@@ -119,15 +124,43 @@ fn play_hardened(world: &World) {
     println!("HOST own {:o}", fs::metadata(world.path("own")).unwrap().mode() & 0o777);
     println!("HOST large {:?}", fs::write(world.path("large"), vec![0; 100_000]).unwrap_err().kind());
     println!("HOST dumpable {:?}", rustix::process::dumpable_behavior().unwrap());
+    let orphans = world.run(world.agent("setsid-child,ok")).ending.orphans_killed;
+    println!("HOST still finds {orphans} of {}", orphans as usize + children_of_self());
 }
 
-fn play_measure(world: &World, count: usize) {
+/// A child with a daemon that nobody can claim, and a short one that ends meanwhile.
+fn play_pair(world: &World) {
+    let long = world.spawn(world.agent("setsid-child-bare,touch:ready,wait-for:gate,ok"));
+    wait_until("the daemon runs", || world.path("ready").exists());
+    wait_until("it is adopted", || children_of_self() == 2);
+    let short = world.run(world.agent("setsid-child,ok"));
+    println!("HOST short orphans {} children {}", short.ending.orphans_killed, children_of_self());
+    fs::write(world.path("gate"), "").unwrap();
+    let orphans = long.end().ending.orphans_killed;
+    println!("HOST long orphans {orphans} children {}", children_of_self());
+}
+
+fn play_limited(world: &World) {
+    let files = u64::try_from(open_files()).unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    for room in 0..9 {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(files + room), maximum }).unwrap();
+        let status = world.run(world.command("/bin/true", &[])).ending.status;
+        assert!(matches!(status, Status::Exited(0) | Status::FailedToStart { .. }));
+        println!("HOST room {status:?} children {}", children_of_self());
+    }
+}
+
+/// With `bound`, the child is started as agents are: by a fork.
+fn play_measure(world: &World, count: usize, bound: bool) {
     let (mut plain, mut supervised) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        let spec = world.command("/bin/true", &[]);
+        let mut spec = world.command("/bin/true", &[]);
+        spec.dies_with_parent = bound;
         let begin = Instant::now();
+        // Without a group of its own: with one, the supervisor would take it for an orphan.
         let mut command = Command::new(&spec.program);
-        command.env_clear().envs(spec.env.iter().cloned()).current_dir(&spec.dir).process_group(0);
+        command.env_clear().envs(spec.env.iter().cloned()).current_dir(&spec.dir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         assert!(command.spawn().unwrap().wait_with_output().unwrap().status.success());
         plain.push(begin.elapsed());
@@ -252,6 +285,14 @@ fn f22_memory_stays_small_while_a_child_floods() {
 }
 
 #[test]
+fn f12_a_limit_of_the_system_is_told_as_one() {
+    let mut host = Host::plays("limited");
+    let said: Vec<String> = (0..9).map(|_| host.says("room")).collect();
+    assert!(said[0].contains("Limit") && said[8].contains("Exited(0)"), "{said:#?}");
+    assert!(said.iter().all(|line| line.contains("children 0")), "nothing half-started is left: {said:#?}");
+}
+
+#[test]
 fn f37_a_thousand_short_children_leave_no_zombie_and_no_open_file() {
     let mut host = Host::plays("many:1000");
     let said = host.says("files");
@@ -264,6 +305,13 @@ fn fr_a20_a_daemon_without_environment_is_found_as_an_orphan() {
     let mut host = Host::plays("agent:setsid-child-bare,ok");
     let said = host.says("ended");
     assert!(said.starts_with("Exited(0) orphans 1"), "{said}");
+}
+
+#[test]
+fn fr_a20_what_nobody_can_claim_goes_with_the_last_child() {
+    let mut host = Host::plays("pair");
+    assert_eq!(host.says("short"), "orphans 1 children 2");
+    assert_eq!(host.says("long"), "orphans 1 children 0");
 }
 
 #[test]
@@ -403,16 +451,19 @@ fn t4_t10_a_hardened_process_keeps_its_ways_to_itself() {
     assert_eq!(host.says("own"), "600");
     assert_eq!(host.says("large"), "FileTooLarge");
     assert_eq!(host.says("dumpable"), "NotDumpable");
+    assert_eq!(host.says("still"), "finds 1 of 1");
 }
 
 /// Not a test but a measurement: `cargo test --release --features test-fakes --test process_host measure -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn measure_a_short_child_and_a_large_flood() {
-    for _ in 0..5 {
-        println!("{}", Host::plays("measure:500").says("plain"));
+    for part in ["measure:500", "measure:500", "measure:500", "measure-bound:500"] {
+        println!("{part}: plain {}", Host::plays(part).says("plain"));
     }
-    println!("1 GiB: peak {}", Host::plays("flood:1073741824").says("peak"));
+    for part in ["flood:1073741824", "flood-redacted:1073741824"] {
+        println!("{part}: peak {}", Host::plays(part).says("peak"));
+    }
 }
 
 fn identity_of(pid: u32) -> Identity {

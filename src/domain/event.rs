@@ -40,6 +40,8 @@ words! {
         ChildStarted = "child.started",
         /// The agent's conversation has an id.
         SessionOpened = "session.opened",
+        /// An agent told its version.
+        AgentIdentified = "agent.identified",
         /// An agent that had finished unseen was taken as it was.
         AgentAdopted = "agent.adopted",
         /// Tokens, cost and tool calls were counted.

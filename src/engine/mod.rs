@@ -7,7 +7,7 @@
 //! - [`host`]: what a run needs of the machine it runs on
 //! - [`held`]: the record of a run that this process holds, and the one way to write it
 //! - [`facts`]: what makes a run this run, gathered before it exists
-//! - [`run`]: attempts until the run rests; [`attempt`]: one of them, step by step
+//! - [`run`]: attempts until the run rests; [`attempt`]: one of them, step by step; [`rest`]: how one comes to rest
 //! - [`steps`]: how each kind of step is carried out; [`clocks`] and [`meter`]: what stops one
 //! - [`workspace`]: the working copy before, between and after steps
 //! - [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
@@ -24,6 +24,7 @@ pub mod host;
 pub mod meter;
 pub mod observer;
 pub mod recover;
+pub mod rest;
 pub mod run;
 pub mod steps;
 pub mod validate;

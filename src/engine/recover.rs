@@ -7,6 +7,7 @@ use super::attempt::Calls;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
+use super::run::LeftWork;
 use super::steps::agent::{self, Call};
 use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
@@ -41,18 +42,23 @@ pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result
 }
 
 /// Settles every step that was being executed when its holder went away, and decides how agents go on.
-pub fn settle(host: &Host<'_>, held: &mut Held, copy: &Copy, view: &RunView) -> Result<Calls, EngineError> {
+pub fn settle(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: &Copy,
+    (view, left_work): (&RunView, LeftWork),
+) -> Result<Calls, EngineError> {
     let mut calls = Calls::new();
     for step in view.steps.iter().filter(|s| s.state == StepState::Running) {
         match step.kind {
-            StepKind::Agent => settle_agent(host, held, copy, (view, &step.key), &mut calls)?,
+            StepKind::Agent => settle_agent(host, held, copy, (view, &step.key, left_work), &mut calls)?,
             _ => put_back(held, &step.key, last(view, &step.key), view)?,
         }
     }
     for step in view.steps.iter().filter(|s| s.kind == StepKind::Agent) {
         match step.state {
-            StepState::Pending if step.runs > 0 => go_on(host, held, copy, (view, &step.key), &mut calls)?,
-            StepState::Failed => start_over(host, held, copy, (view, &step.key))?,
+            StepState::Pending if step.runs > 0 => go_on(host, held, copy, (view, &step.key, left_work), &mut calls)?,
+            StepState::Failed if left_work != LeftWork::Keep => start_over(host, held, copy, (view, &step.key))?,
             _ => {}
         }
     }
@@ -88,7 +94,7 @@ fn settle_agent(
     host: &Host<'_>,
     held: &mut Held,
     copy: &Copy,
-    (view, step): (&RunView, &StepKey),
+    (view, step, left_work): (&RunView, &StepKey, LeftWork),
     calls: &mut Calls,
 ) -> Result<(), EngineError> {
     let execution = last(view, step);
@@ -104,7 +110,7 @@ fn settle_agent(
         }
     }
     put_back(held, step, execution, view)?;
-    decide_call(host, held, copy, (view, step, execution, inspection), calls)
+    decide_call(host, held, copy, Cut { view, step, execution, inspection, left_work }, calls)
 }
 
 fn inspect(
@@ -145,15 +151,22 @@ fn go_on(
     host: &Host<'_>,
     held: &mut Held,
     copy: &Copy,
-    (view, step): (&RunView, &StepKey),
+    (view, step, left_work): (&RunView, &StepKey, LeftWork),
     calls: &mut Calls,
 ) -> Result<(), EngineError> {
     let execution = last(view, step);
     let inspection = inspect(host, held, copy, execution)?;
-    decide_call(host, held, copy, (view, step, execution, inspection), calls)
+    decide_call(host, held, copy, Cut { view, step, execution, inspection, left_work }, calls)
 }
 
-type Cut<'a> = (&'a RunView, &'a StepKey, Option<&'a ExecutionRecord>, Option<Inspection>);
+/// A step that was cut, and what is known of it.
+struct Cut<'a> {
+    view: &'a RunView,
+    step: &'a StepKey,
+    execution: Option<&'a ExecutionRecord>,
+    inspection: Option<Inspection>,
+    left_work: LeftWork,
+}
 
 /// In its own conversation when that can be continued and the copy is as the agent left it; else from the last snapshot,
 /// with what lies in the copy kept as a patch. Either way an agent that had been sent back keeps its reason.
@@ -161,13 +174,23 @@ fn decide_call(
     host: &Host<'_>,
     held: &mut Held,
     copy: &Copy,
-    (view, step, execution, inspection): Cut<'_>,
+    cut: Cut<'_>,
     calls: &mut Calls,
 ) -> Result<(), EngineError> {
+    let Cut { view, step, execution, inspection, left_work } = cut;
     let continuable = inspection.as_ref().is_some_and(|i| i.progress == Progress::Continuable);
     let session = execution.and_then(|e| e.session.clone()).filter(|_| continuable);
-    let untouched = execution.is_some_and(|e| is_as_left(copy, view, (e, inspection.as_ref())).unwrap_or(false));
+    let untouched = match left_work {
+        LeftWork::Keep => true,
+        LeftWork::Rebuild => false,
+        LeftWork::ByCase => match execution {
+            Some(execution) => is_as_left(copy, view, (execution, inspection.as_ref()))?,
+            None => false,
+        },
+    };
     match session {
+        // Not in a row of refusals: an agent that does not know its conversation any more says so once.
+        None if left_work == LeftWork::Keep => Ok(()),
         Some(session) if untouched => {
             held.note(EventKind::WarningRaised, Some(step), "the agent goes on in its own conversation")?;
             calls.insert(step.clone(), (Call::Continue, Some(session)));

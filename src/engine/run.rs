@@ -4,26 +4,42 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use super::attempt::{Attempt, AttemptEnd, Calls, Cause, Setting};
-use super::closing;
 use super::error::EngineError;
 use super::heartbeat::{Heartbeat, Pulse, lease_until};
 use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
-use super::recover;
 use super::workspace::Copy;
+use super::{recover, rest};
 use crate::artifacts::home::make_private;
-use crate::domain::change::Change;
-use crate::domain::event::EventKind;
-use crate::domain::failure::{Code, Failure};
+use crate::domain::failure::Code;
 use crate::domain::ids::{RunId, StepKey};
-use crate::domain::plan::after_failure::{self, Then, Tried};
 use crate::domain::quantity::{BootMs, Millis, UtcMs};
 use crate::domain::record::{Identity, RunRecord, RunView};
-use crate::domain::run::{AttemptEvent, OpenedBy, RunEvent, RunStatus};
-use crate::domain::task::WorkspaceKind;
+use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::process::signals::StopKind;
 use crate::store::{Claim, Decision, Hold, Store};
+
+/// What becomes of the changes that a failed or cut attempt left in the working copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LeftWork {
+    /// A cut agent goes on in them where that is safe; a failed one's are kept as a patch and put away (R-W3).
+    #[default]
+    ByCase,
+    /// A person said that they are meant.
+    Keep,
+    /// A person said that they are to be put away.
+    Rebuild,
+}
+
+/// A run at rest again.
+pub struct Rested {
+    /// The connection; what became of the run stands in the record.
+    pub store: Store,
+    /// The signal that stopped it, if one did.
+    pub stopped_by: Option<StopKind>,
+}
 
 /// A run that this process was given, and how.
 pub struct Claimed {
@@ -33,6 +49,8 @@ pub struct Claimed {
     pub hold: Hold,
     /// How the attempt was opened.
     pub opened_by: OpenedBy,
+    /// What becomes of the work that earlier attempts left.
+    pub left_work: LeftWork,
 }
 
 /// Claims a run that is at rest, or that its holder has abandoned.
@@ -45,13 +63,17 @@ pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) 
     let policy = store.view(&run.id)?.inputs.policy;
     let claim = Claim {
         event,
-        opened_by: if event == RunEvent::TakeOver { OpenedBy::Takeover } else { opened_by },
+        opened_by: match event {
+            RunEvent::Start => OpenedBy::Start,
+            RunEvent::TakeOver => OpenedBy::Takeover,
+            _ => opened_by,
+        },
         holder: this_process()?,
         lease_until: lease_until(&now(), &policy.leases),
         expected_fence: run.fence,
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
-    Ok(Claimed { store, hold, opened_by: claim.opened_by })
+    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase })
 }
 
 /// This process, as the holder of a lease.
@@ -59,25 +81,29 @@ pub fn this_process() -> Result<Identity, EngineError> {
     Ok(crate::process::identity::this_process()?)
 }
 
-/// Carries a claimed run out until it rests. Answers the connection; what became of the run stands in the record.
+/// Carries a claimed run out until it rests.
 pub fn carry_out(
     host: &Host<'_>,
     inbox: &Inbox,
     mut claimed: Claimed,
     observer: &mut dyn Observer,
-) -> Result<Store, EngineError> {
+) -> Result<Rested, EngineError> {
     let run_until = deadline(&claimed)?;
     let mut waited = Millis(0);
     loop {
-        let run = claimed.hold.run.clone();
-        let (store, then) = one_attempt(host, inbox, claimed, observer, (run_until, waited))?;
-        let Some(wait) = then else { return Ok(store) };
-        if !wait_for_retry(inbox, observer, wait) {
-            return interrupted_while_waiting(host, store, &run);
+        let hold = claimed.hold.clone();
+        let (rested, then) = one_attempt(host, inbox, claimed, observer, (run_until, waited))?;
+        let Some(wait) = then else { return Ok(rested) };
+        if let Some(signal) = wait_for_retry(inbox, observer, wait) {
+            return interrupted_while_waiting(host, rested.store, &hold.run, signal);
         }
         waited = Millis(waited.0 + wait.0);
-        let record = store.find_run(&run)?.ok_or_else(|| gone(&run))?;
-        claimed = claim(&host.who, store, &record, OpenedBy::Retry)?;
+        let record = rested.store.find_run(&hold.run)?.ok_or_else(|| gone(&hold.run))?;
+        // Somebody else decided about it meanwhile: resumed it, or canceled it.
+        if record.fence != hold.fence || record.status != RunStatus::Retrying {
+            return Ok(rested);
+        }
+        claimed = claim(&host.who, rested.store, &record, OpenedBy::Retry)?;
     }
 }
 
@@ -99,7 +125,7 @@ fn one_attempt(
     claimed: Claimed,
     observer: &mut dyn Observer,
     (run_until, waited): (BootMs, Millis),
-) -> Result<(Store, Option<Millis>), EngineError> {
+) -> Result<(Rested, Option<Millis>), EngineError> {
     let view = claimed.store.view(&claimed.hold.run)?;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
     let _pulse = pulse(host, inbox, &held)?;
@@ -111,7 +137,7 @@ fn one_attempt(
         steps: &keys,
         budget: &Meter::budget_of(&held),
     });
-    let prepared = prepare(host, &mut held, &view);
+    let prepared = prepare(host, &mut held, &view, claimed.left_work);
     let (copy, end) = match prepared {
         Ok((copy, calls)) => {
             let end = work(host, inbox, &mut held, observer, (&view, &copy, calls, run_until));
@@ -124,8 +150,12 @@ fn one_attempt(
         Err(error) if is_beyond_recording(&error) => return Err(error),
         Err(error) => AttemptEnd::Failed(error.failure()),
     };
-    let wait = settle(host, &mut held, &view, copy, (&end, waited))?;
-    Ok((held.into_store(), wait))
+    let stopped_by = match &end {
+        AttemptEnd::Stopped(Cause::Signal(signal)) => Some(signal.kind),
+        _ => None,
+    };
+    let wait = rest::settle(host, &mut held, &view, copy, (&end, waited))?;
+    Ok((Rested { store: held.into_store(), stopped_by }, wait))
 }
 
 /// Failures of the record itself: there is nothing left to write them to.
@@ -146,7 +176,12 @@ fn pulse(host: &Host<'_>, inbox: &Inbox, held: &Held) -> Result<Heartbeat, Engin
 }
 
 /// Ends leftovers, makes the copy ready, settles what was cut.
-fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(Copy, Calls), EngineError> {
+fn prepare(
+    host: &Host<'_>,
+    held: &mut Held,
+    view: &RunView,
+    left_work: LeftWork,
+) -> Result<(Copy, Calls), EngineError> {
     let first = held.hold.attempt == 1;
     let dir = host.home.create_run_dir(&held.hold.run)?;
     make_private(&dir.attempt(held.hold.attempt))?;
@@ -154,7 +189,7 @@ fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(Copy, Ca
         recover::end_leftovers(host, held, view)?;
     }
     let copy = Copy::prepare(host, held, &view.run.components.base_commit)?;
-    let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, view)? };
+    let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, (view, left_work))? };
     Ok((copy, calls))
 }
 
@@ -174,158 +209,52 @@ fn work(
     Attempt::new(setting)?.carry_out()
 }
 
-/// Records how the attempt ended, brings the work home, writes the last words. Answers the wait before the next attempt.
-fn settle(
-    host: &Host<'_>,
-    held: &mut Held,
-    view: &RunView,
-    copy: Option<Copy>,
-    (end, waited): (&AttemptEnd, Millis),
-) -> Result<Option<Millis>, EngineError> {
-    if *end == AttemptEnd::Stopped(Cause::LeaseLost) {
-        return Err(EngineError::failed(
-            Code::Fenced,
-            format!("run {} was taken over by another process", view.run.id),
-        ));
-    }
-    let changed = match &copy {
-        Some(copy) => {
-            let tip = copy.snapshot(host, held, None)?;
-            copy.bring_home(host, held, &tip.commit)?
-        }
-        None => false,
-    };
-    let wait = record_end(held, view, (end, waited))?;
-    closing::write_reports(host, held)?;
-    if wait.is_none() {
-        put_away(host, held, copy, (end, changed))?;
-    }
-    closing::write_manifest(host, held)?;
-    Ok(wait)
+/// Why a wait was not waited to its end.
+enum Woken {
+    Signal(StopKind),
+    Cancel,
 }
 
-/// The changes of attempt and run, in one commit.
-fn record_end(
-    held: &mut Held,
-    view: &RunView,
-    (end, waited): (&AttemptEnd, Millis),
-) -> Result<Option<Millis>, EngineError> {
-    let mut wait = None;
-    let (attempt, run, failure, retry_at) = match end {
-        AttemptEnd::Done => (AttemptEvent::Succeed, RunEvent::Succeed, None, None),
-        AttemptEnd::Stopped(Cause::Cancel) => (AttemptEvent::Cancel, RunEvent::Cancel, Some(canceled()), None),
-        AttemptEnd::Stopped(Cause::Budget(breach)) => {
-            let failure = Failure::new(Code::BudgetExceeded, breach.to_string());
-            (AttemptEvent::ExceedBudget, RunEvent::ExceedBudget, Some(failure), None)
-        }
-        AttemptEnd::Stopped(Cause::Signal(signal)) => {
-            let failure = Failure::new(Code::Interrupted, format!("stopped by {}", signal.kind.name()));
-            (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
-        }
-        AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
-        AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
-            (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
-        }
-        AttemptEnd::Failed(failure) => {
-            let then = after_failure::then(failure, &held.inputs.policy.retry, &tried(held, view, waited)?);
-            let (event, retry_at) = match then {
-                Then::Retry(length) => {
-                    wait = Some(length);
-                    (RunEvent::Retry, Some(now().utc.plus(length)))
-                }
-                Then::Park(length) => (RunEvent::Retry, Some(now().utc.plus(length))),
-                Then::Fail => (RunEvent::Fail, None),
-                Then::Bury => (RunEvent::BuryDead, None),
-            };
-            (AttemptEvent::Fail, event, Some(failure.clone()), retry_at)
-        }
-    };
-    if run == RunEvent::Cancel {
-        cancel_steps(held)?;
-    }
-    held.stage(Change::Attempt { event: attempt, failure: failure.clone() })?;
-    if run == RunEvent::Succeed {
-        held.stage(Change::CloseLedger)?;
-    }
-    held.stage(Change::Run { event: run, failure, retry_at })?;
-    held.commit()?;
-    Ok(wait)
-}
-
-fn canceled() -> Failure {
-    Failure::new(Code::Canceled, "canceled by a person")
-}
-
-/// Steps that had not begun are canceled with their run.
-fn cancel_steps(held: &mut Held) -> Result<(), EngineError> {
-    use crate::domain::step::{StepEvent, StepState};
-    let open: Vec<StepKey> = held
-        .steps
-        .iter()
-        .filter(|s| matches!(s.state, StepState::Pending | StepState::Running | StepState::WaitingApproval))
-        .map(|s| s.key.clone())
-        .collect();
-    open.iter().try_for_each(|key| held.move_step(key, StepEvent::Cancel, None))
-}
-
-fn tried(held: &Held, view: &RunView, waited: Millis) -> Result<Tried, EngineError> {
-    let used = held.store().view(&held.hold.run)?.task_usage;
-    let seed = view
-        .run
-        .fingerprint
-        .0
-        .iter()
-        .fold(u64::from(held.hold.attempt), |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    // The attempt that is ending is not recorded as failed yet.
-    Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, seed })
-}
-
-/// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, and what lies in it is a commit.
-fn put_away(
-    host: &Host<'_>,
-    held: &mut Held,
-    copy: Option<Copy>,
-    (end, changed): (&AttemptEnd, bool),
-) -> Result<(), EngineError> {
-    let over = matches!(end, AttemptEnd::Done | AttemptEnd::Stopped(Cause::Cancel));
-    let Some(copy) = copy.filter(|_| over && held.inputs.spec.workspace == WorkspaceKind::Isolated) else {
-        return Ok(());
-    };
-    let where_to = if changed { "its changes are on a branch and in a patch" } else { "it had no changes" };
-    copy.workspace.remove(&host.home.work_root())?;
-    held.note(EventKind::WorkspaceRemoved, None, where_to)?;
-    held.commit()
-}
-
-/// Waits between two attempts; a signal ends the wait. Answers whether the wait was waited to its end.
-fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> bool {
+/// Waits between two attempts.
+fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> Option<Woken> {
     let until = now().boot.0.saturating_add(wait.0);
     let at = now().utc.plus(wait);
     observer.notice(&Notice::Waiting { until: at, why: "the next attempt" });
     loop {
         let left = until.saturating_sub(now().boot.0);
         match inbox.receiver.recv_timeout(Duration::from_millis(left)) {
-            Err(RecvTimeoutError::Timeout) => return true,
-            Err(RecvTimeoutError::Disconnected) | Ok(Message::Signal(_) | Message::CancelRequested) => return false,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            Ok(Message::Signal(signal)) => return Some(Woken::Signal(signal.kind)),
+            Ok(Message::CancelRequested) => return Some(Woken::Cancel),
             Ok(Message::Child(..) | Message::LeaseLost) => {}
         }
     }
 }
 
 /// A signal between two attempts: the run stays RETRYING with its `retry_at`; a cancel is carried out.
-fn interrupted_while_waiting(host: &Host<'_>, mut store: Store, run: &RunId) -> Result<Store, EngineError> {
+fn interrupted_while_waiting(
+    host: &Host<'_>,
+    mut store: Store,
+    run: &RunId,
+    woken: Woken,
+) -> Result<Rested, EngineError> {
     let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
     if record.cancel_requested {
         let decision = Decision {
             event: RunEvent::Cancel,
             expected_fence: record.fence,
-            failure: Some(canceled()),
+            failure: Some(rest::canceled()),
             retry_at: None,
             reason: "canceled while it waited for its next attempt".to_owned(),
         };
         store.decide(run, &decision, &host.who.context())?;
+        return Ok(Rested { store, stopped_by: None });
     }
-    Ok(store)
+    let stopped_by = match woken {
+        Woken::Signal(kind) => Some(kind),
+        Woken::Cancel => None,
+    };
+    Ok(Rested { store, stopped_by })
 }
 
 /// When a parked run may be tried again.

@@ -1,17 +1,14 @@
-//! Bringing changes into files that are already there: a run's result into the user's checkout (three-way, all or
-//! nothing), and a patch into a folder. It writes no commit and moves no branch.
-
-use std::path::Path;
+//! Bringing a run's result into the user's checkout: three-way, all or nothing. It writes no commit and moves no branch.
 
 use git2::build::CheckoutBuilder;
-use git2::{ApplyLocation, CheckoutNotificationType, Diff, Index, MergeOptions, Repository};
+use git2::{CheckoutNotificationType, Index, MergeOptions};
 
+use super::beneath::Beneath;
 use super::error::{GitError, Result};
 use super::paths;
 use super::repo::Repo;
-use super::settings::Settings;
 use super::state::path_of;
-use super::workspace::skeleton;
+use super::ways::Ways;
 
 impl Repo {
     /// Brings the changes between two commits into the checkout and its index, three-way onto HEAD, and answers the paths
@@ -34,14 +31,19 @@ impl Repo {
         }
         let tree =
             merged.write_tree_to(&repository).and_then(|id| repository.find_tree(id)).map_err(GitError::git(DOING))?;
-        let changed: Vec<Vec<u8>> = {
+        let (changed, mut blocked): (Vec<Vec<u8>>, _) = {
             let diff = repository.diff_tree_to_tree(Some(&head), Some(&tree), None).map_err(GitError::git(DOING))?;
-            diff.deltas().filter_map(|delta| path_of(&delta).map(<[u8]>::to_vec)).collect()
+            let changed = diff.deltas().filter_map(|delta| path_of(&delta).map(<[u8]>::to_vec)).collect();
+            (changed, Ways::of(&diff).blocked(&Beneath::open(self.root()).map_err(GitError::io(self.root()))?)?)
         };
         if changed.is_empty() {
             return Ok(Vec::new());
         }
-        let mut blocked = Vec::new();
+        let in_the_way =
+            |paths| GitError::PatchFailed { reason: "files in the checkout stand in the way".into(), paths };
+        if !blocked.is_empty() {
+            return Err(in_the_way(blocked));
+        }
         let mut checkout = CheckoutBuilder::new();
         // Only these paths: a sparse checkout stays as it is elsewhere.
         checkout.safe().recreate_missing(true).disable_pathspec_match(true);
@@ -59,29 +61,11 @@ impl Repo {
             Ok(()) => Ok(changed.iter().map(|path| paths::text(path)).collect()),
             Err(error) if error.code() == git2::ErrorCode::Conflict => {
                 blocked.sort();
-                Err(GitError::PatchFailed { reason: "files in the checkout stand in the way".into(), paths: blocked })
+                Err(in_the_way(blocked))
             }
             Err(error) => Err(GitError::from_git(DOING, &error)),
         }
     }
-}
-
-/// Applies a patch to the files of a folder, all or nothing, and answers the paths in it. The folder's own git, if it has
-/// any, is neither read nor changed; nothing outside the folder is touched.
-pub fn apply_patch_to_dir(dir: &Path, patch: &[u8]) -> Result<Vec<String>> {
-    let scratch = tempfile::tempdir().map_err(GitError::io(std::env::temp_dir()))?;
-    let git_dir = scratch.path().join("git");
-    skeleton::make(&git_dir, &skeleton::Head::Branch("patch"), "[core]\n\tbare = false\n")?;
-    let repository = Repository::open_bare(&git_dir).map_err(GitError::git("preparing to apply a patch"))?;
-    Settings::none().replace_in(&repository)?;
-    repository.set_workdir(dir, false).map_err(GitError::git("preparing to apply a patch"))?;
-    let failed = |error: &git2::Error| GitError::PatchFailed { reason: error.message().to_owned(), paths: Vec::new() };
-    let diff = Diff::from_buffer(patch).map_err(|error| failed(&error))?;
-    let mut touched: Vec<_> = diff.deltas().filter_map(|delta| path_of(&delta).map(paths::text)).collect();
-    repository.apply(&diff, ApplyLocation::WorkDir, None).map_err(|error| failed(&error))?;
-    touched.sort();
-    touched.dedup();
-    Ok(touched)
 }
 
 fn conflicts(merged: &Index) -> Result<Vec<String>> {

@@ -114,13 +114,36 @@ impl Beneath {
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(error),
         }
-        let mut rest = path;
-        while let Some(end) = rest.iter().rposition(|byte| *byte == b'/') {
-            rest = &rest[..end];
-            let Ok((folder, name)) = self.parent(rest, Missing::Fail) else { continue };
-            if fs::unlinkat(&folder, name, AtFlags::REMOVEDIR).is_err() {
-                break;
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(end) => self.remove_if_empty(&path[..end]),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a folder, and those above it, as long as nothing is in them.
+    pub(super) fn remove_if_empty(&self, mut path: &[u8]) -> io::Result<()> {
+        loop {
+            match self.parent(path, Missing::Fail) {
+                Ok((folder, name)) => match fs::unlinkat(&folder, name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(_) => return Ok(()),
+                },
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(error),
             }
+            match path.iter().rposition(|byte| *byte == b'/') {
+                Some(end) => path = &path[..end],
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes the folders below and at `path` that hold no file.
+    pub(super) fn prune(&self, path: &[u8]) -> io::Result<()> {
+        match self.parent(path, Missing::Fail) {
+            Ok((folder, name)) => prune_at(&folder, name)?,
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -214,6 +237,23 @@ fn remove_at(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         }
     }
     Ok(fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?)
+}
+
+fn prune_at(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let opened = match fs::openat(folder, name, FOLDER, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
+        opened => opened?,
+    };
+    for entry in fs::Dir::read_from(&opened)? {
+        let entry = entry?;
+        let inner = entry.file_name().to_bytes();
+        if !matches!(inner, b"." | b"..") && matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+            prune_at(&opened, OsStr::from_bytes(inner))?;
+        }
+    }
+    // Refused by the system where something is left in it.
+    let _ = fs::unlinkat(folder, name, AtFlags::REMOVEDIR);
+    Ok(())
 }
 
 /// The bytes of a regular file; links on the way are followed. A pipe or device in its place is an error, not a wait.

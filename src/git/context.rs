@@ -173,37 +173,45 @@ fn literal_folder(glob: &str) -> Vec<u8> {
     literal.rfind('/').map_or(Vec::new(), |end| literal.as_bytes()[..=end].to_vec())
 }
 
+/// Whether a folder, given with `/` behind, is entered.
+type Enter<'v> = dyn FnMut(&[u8]) -> bool + 'v;
+
 /// What is done with each file of a tree.
 type Visit<'v> = dyn FnMut(&[u8], &git2::TreeEntry<'_>) -> Result<()> + 'v;
 
-/// Visits every entry of a tree that is no folder, in git's order. `enters` is asked with a folder's path and `/`.
+/// Visits every entry of a tree that is no folder, in git's order.
 pub(super) fn walk(
     repository: &Repository,
     tree: &Tree<'_>,
-    enters: &mut dyn FnMut(&[u8]) -> bool,
+    enters: &mut Enter<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    fn below(
-        repository: &Repository,
-        tree: &Tree<'_>,
-        path: &mut Vec<u8>,
-        (enters, visit): (&mut dyn FnMut(&[u8]) -> bool, &mut Visit<'_>),
-    ) -> Result<()> {
+    Walk { repository, enters, visit }.below(tree, &mut Vec::new())
+}
+
+struct Walk<'w, 'v> {
+    repository: &'w Repository,
+    enters: &'w mut Enter<'v>,
+    visit: &'w mut Visit<'v>,
+}
+
+impl Walk<'_, '_> {
+    /// `path` is the folder's, and is so again afterwards: one buffer serves the whole walk.
+    fn below(&mut self, tree: &Tree<'_>, path: &mut Vec<u8>) -> Result<()> {
         for entry in tree {
             let length = path.len();
             path.extend_from_slice(entry.name_bytes());
             if entry.kind() == Some(ObjectType::Tree) {
                 path.push(b'/');
-                if enters(path) {
-                    let folder = repository.find_tree(entry.id()).map_err(GitError::git("reading a folder"))?;
-                    below(repository, &folder, path, (&mut *enters, &mut *visit))?;
+                if (self.enters)(path) {
+                    let folder = self.repository.find_tree(entry.id()).map_err(GitError::git("reading a folder"))?;
+                    self.below(&folder, path)?;
                 }
             } else {
-                visit(path, &entry)?;
+                (self.visit)(path, &entry)?;
             }
             path.truncate(length);
         }
         Ok(())
     }
-    below(repository, tree, &mut Vec::new(), (enters, visit))
 }

@@ -50,6 +50,15 @@ impl Places {
         }
     }
 
+    /// True when objects may be missing because a remote promised to send them later.
+    pub(super) fn is_partial(&self) -> bool {
+        let text = beneath::read_regular(&self.common_dir.join("config")).unwrap_or_default();
+        let is_promisor = |entry: &config_text::Entry| {
+            entry.key.starts_with("remote.") && entry.key.ends_with(".promisor") && is_true(&entry.value)
+        };
+        config_text::entries(&text).iter().any(is_promisor)
+    }
+
     /// Refuses what libgit2, or the safe use of it, does not cover. Read before libgit2 opens anything.
     pub(super) fn check(&self) -> Result<()> {
         let file = self.common_dir.join("config");
@@ -65,15 +74,24 @@ impl Places {
             return refused("SHA-256 object names", "use a repository with SHA-1 object names");
         }
         if last("extensions.refstorage").is_some_and(|format| !format.eq_ignore_ascii_case("files")) {
-            return refused("reftable for its refs", "git refs migrate --ref-format=files");
-        }
-        if last("extensions.partialclone").is_some() {
             return refused(
-                "a partial clone, where objects may be missing",
-                "git config --unset-all remote.origin.partialclonefilter; git fetch --refetch origin && git config --unset extensions.partialclone",
+                "reftable for its refs",
+                "git refs migrate --ref-format=files (git 2.48 or newer), or a fresh clone with --ref-format=files",
             );
         }
+        // libgit2 does not open those at all. Newer ones have only `remote.<name>.promisor`; see `is_partial`.
+        if last("extensions.partialclone").is_some() {
+            return Err(partial_clone());
+        }
         Ok(())
+    }
+}
+
+/// A clone that lacks objects which git would fetch when they are asked for.
+pub(super) fn partial_clone() -> GitError {
+    GitError::Unsupported {
+        what: "a partial clone, where objects are missing",
+        way_out: "git config --unset-all remote.origin.partialclonefilter; git fetch --refetch origin; git config --unset-all extensions.partialclone || true",
     }
 }
 

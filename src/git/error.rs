@@ -177,9 +177,9 @@ fn list(paths: &[String]) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let mut text = format!(": {}", paths.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", "));
-    if paths.len() > SHOWN {
-        text.push_str(&format!(" and {} more", paths.len() - SHOWN));
+    let shown = paths[..paths.len().min(SHOWN)].join(", ");
+    match paths.len().saturating_sub(SHOWN) {
+        0 => format!(": {shown}"),
+        more => format!(": {shown} and {more} more"),
     }
-    text
 }

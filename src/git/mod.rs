@@ -5,6 +5,7 @@
 //! - `discover`, `settings`, `repo`: finding the user's repository and opening it safely; plain questions to it.
 //! - `state`, `context`, `diff`: what is uncommitted, which files count, what changed.
 //! - `refs`, `apply`: what is written on the user's side, and nothing else is: pins, one branch, `agentrun apply`.
+//! - `patch_dir`, `patch_text`, `ways`: a patch into a folder, and whether a change would be led out of one.
 //! - `guard`, `config_text`: whether somebody changed what git would run.
 //! - `workspace`: the copy that a run works in: made, snapshotted, put back, removed.
 //! - `beneath`, `paths`, `error`: files below one folder, git's paths, what can go wrong.
@@ -18,21 +19,24 @@ mod discover;
 mod error;
 mod first_commit;
 mod guard;
+mod patch_dir;
+mod patch_text;
 mod paths;
 mod refs;
 mod repo;
 mod settings;
 mod state;
+mod ways;
 mod workspace;
 
 #[cfg(test)]
 mod tests;
 
-pub use apply::apply_patch_to_dir;
 pub use context::{Overlay, TreeNotes};
 pub use diff::{ChangeKind, FileChange};
 pub use error::GitError;
 pub use guard::{Change, GuardPrint, changes, tampering};
+pub use patch_dir::apply_patch_to_dir;
 pub use repo::{Head, Repo};
 pub use settings::UserGit;
 pub use state::WorktreeState;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use git2::{Commit, ErrorCode, Oid, Repository, Tree};
 
-use super::discover::Places;
+use super::context::walk;
+use super::discover::{Places, partial_clone};
 use super::error::{GitError, Result};
 use super::paths;
 use super::settings::{Settings, UserGit};
@@ -71,7 +72,7 @@ impl Repo {
             places: self.places.clone(),
             settings: self.settings.clone(),
             user: self.user.clone(),
-            inner: self.open_at(&self.places.root)?,
+            inner: open(&self.places.git_dir, &self.places.root, &self.settings)?,
         })
     }
 
@@ -142,6 +143,21 @@ impl Repo {
         Ok(folder.iter().map(name).collect())
     }
 
+    /// Refuses a partial clone that lacks a file of the commit. Costs nothing in any other repository.
+    pub fn check_complete(&self, commit: &str) -> Result<()> {
+        if !self.places.is_partial() {
+            return Ok(());
+        }
+        let odb = self.inner.odb().map_err(GitError::git("opening the objects"))?;
+        let exists = |id| odb.exists_ext(id, git2::OdbLookupFlags::NO_REFRESH);
+        let walked = walk(&self.inner, &self.tree(commit)?, &mut |_| true, &mut |_, entry| {
+            let is_there = entry.kind() == Some(git2::ObjectType::Commit) || exists(entry.id());
+            if is_there { Ok(()) } else { Err(partial_clone()) }
+        });
+        // A folder that cannot be read is one that was not fetched.
+        walked.map_err(|_| partial_clone())
+    }
+
     /// libgit2's handle.
     pub(super) fn inner(&self) -> &Repository {
         &self.inner
@@ -152,9 +168,9 @@ impl Repo {
         &self.settings
     }
 
-    /// The same repository with other working files: a run's copy.
+    /// The same repository with other working files, a run's copy. What is written there is not settled on the disk.
     pub(super) fn open_at(&self, workdir: &Path) -> Result<Repository> {
-        open(&self.places.git_dir, workdir, &self.settings)
+        open(&self.places.git_dir, workdir, &self.settings.without_sync())
     }
 
     /// A commit by its 40 hex digits.

@@ -74,6 +74,9 @@ pub(super) struct Settings {
     /// The user's own list of files to ignore, which makes "clean" mean what `git status` says.
     excludes: PathBuf,
     attributes: PathBuf,
+    /// Whether each ref and object is on the disk when it counts as written: a ref that the database names must not be an
+    /// empty file after a power cut.
+    durable: bool,
     /// `user.name` and `user.email`, so that an agent's own `git commit` works in the isolated copy.
     pub(super) identity: Option<(String, String)>,
 }
@@ -103,6 +106,7 @@ impl Settings {
             data: DATA_KEYS.iter().filter_map(|key| Some((*key, text(key)?))).collect(),
             excludes: place("core.excludesfile", "ignore"),
             attributes: place("core.attributesfile", "attributes"),
+            durable: true,
             identity: text("user.name").zip(text("user.email")),
         })
     }
@@ -110,17 +114,28 @@ impl Settings {
     /// Nothing of anybody's: for a repository that is only a tool.
     pub(super) fn none() -> Self {
         let absent = PathBuf::from("/dev/null/absent");
-        Self { data: Vec::new(), excludes: absent.clone(), attributes: absent, identity: None }
+        Self { data: Vec::new(), excludes: absent.clone(), attributes: absent, durable: false, identity: None }
     }
 
     /// Replaces the configuration of an opened repository by this one.
     pub(super) fn replace_in(&self, repository: &Repository) -> Result<()> {
         // libgit2 reads configurations from files only; the snapshot outlives the file.
         let mut file = tempfile::NamedTempFile::new().map_err(GitError::io(std::env::temp_dir()))?;
-        file.write_all(self.own_text().as_bytes()).map_err(GitError::io(file.path().to_owned()))?;
+        file.write_all(self.own_text().as_bytes()).map_err(GitError::io(std::env::temp_dir()))?;
         let config = Config::open(file.path()).and_then(|mut config| config.snapshot());
         let config = config.map_err(GitError::git("making a configuration"))?;
         repository.set_config(&config).map_err(GitError::git("setting the configuration"))
+    }
+
+    /// The same for a repository whose writer settles what it wrote by itself.
+    pub(super) fn without_sync(&self) -> Self {
+        Self { durable: false, ..self.clone() }
+    }
+
+    /// True where the checkout leaves files out.
+    pub(super) fn is_sparse(&self) -> bool {
+        let is_on = |value: &str| matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
+        self.data.iter().any(|(key, value)| *key == "core.sparsecheckout" && is_on(value))
     }
 
     /// The data keys as a `[core]` section's lines, for the isolated copy's own configuration.
@@ -133,9 +148,9 @@ impl Settings {
     }
 
     fn own_text(&self) -> String {
-        // fsync: a snapshot that the database names must not be an empty file after a power cut.
         format!(
-            "[core]\n\tbare = false\n\tlogallrefupdates = false\n\tfsyncobjectfiles = true\n{}\texcludesfile = {}\n\tattributesfile = {}\n",
+            "[core]\n\tbare = false\n\tlogallrefupdates = false\n\tfsyncobjectfiles = {}\n{}\texcludesfile = {}\n\tattributesfile = {}\n",
+            self.durable,
             self.data_lines(),
             quoted(&self.excludes.to_string_lossy()),
             quoted(&self.attributes.to_string_lossy()),

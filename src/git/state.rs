@@ -62,14 +62,13 @@ impl Repo {
                 all.push(path.to_vec());
             }
         }
-        let masked = masked(&index);
         let unstaged = repository.diff_index_to_workdir(Some(&index), Some(&mut options()));
         for delta in unstaged.map_err(GitError::git(DOING))?.deltas() {
             let Some(path) = path_of(&delta).filter(|path| !paths::is_below(path, ignored_prefixes)) else { continue };
             let list = match delta.status() {
                 Delta::Conflicted => &mut state.conflicted,
                 Delta::Untracked => &mut state.untracked,
-                Delta::Deleted if masked.binary_search_by(|masked| masked.path.as_slice().cmp(path)).is_ok() => {
+                Delta::Deleted if index.get_path(paths::path(path), 0).is_some_and(|entry| is_masked(&entry)) => {
                     continue;
                 }
                 _ => &mut state.unstaged,
@@ -77,7 +76,7 @@ impl Repo {
             list.push(paths::text(path));
             all.push(path.to_vec());
         }
-        for path in present_but_masked(self, &masked)? {
+        for path in present_but_masked(self, &index)? {
             if !paths::is_below(&path, ignored_prefixes) {
                 state.unstaged.push(paths::text(&path));
                 all.push(path);
@@ -118,19 +117,15 @@ fn is_sparse(entry: &git2::IndexEntry) -> bool {
     IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended).contains(IndexEntryExtendedFlag::SKIP_WORKTREE)
 }
 
-/// The masked entries, sorted by path. Few or none but in a sparse checkout, so only these are kept.
-fn masked(index: &git2::Index) -> Vec<git2::IndexEntry> {
-    let mut masked: Vec<_> = index.iter().filter(is_masked).collect();
-    masked.sort_by(|a, b| a.path.cmp(&b.path));
-    masked
-}
-
 /// Files outside the sparse checkout that are on disk all the same and differ: git looks at those, libgit2 does not.
-fn present_but_masked(repo: &Repo, masked: &[git2::IndexEntry]) -> Result<Vec<Vec<u8>>> {
-    let root = repo.root();
+fn present_but_masked(repo: &Repo, index: &git2::Index) -> Result<Vec<Vec<u8>>> {
     let mut changed = Vec::new();
+    if !repo.settings().is_sparse() {
+        return Ok(changed);
+    }
+    let root = repo.root();
     let beneath = Beneath::open(root).map_err(GitError::io(root))?;
-    for entry in masked.iter().filter(|entry| is_sparse(entry)) {
+    for entry in index.iter().filter(is_sparse) {
         let found = beneath.find(&entry.path).map_err(GitError::io(root))?;
         if !found.is_some_and(|found| matches!(found.kind, FileType::RegularFile | FileType::Symlink)) {
             continue;
@@ -138,7 +133,7 @@ fn present_but_masked(repo: &Repo, masked: &[git2::IndexEntry]) -> Result<Vec<Ve
         let bytes = beneath.read(&entry.path).map_err(GitError::io(root))?;
         let id = git2::Oid::hash_object(git2::ObjectType::Blob, &bytes).map_err(GitError::git("hashing a file"))?;
         if id != entry.id {
-            changed.push(entry.path.clone());
+            changed.push(entry.path);
         }
     }
     Ok(changed)

@@ -18,7 +18,8 @@ use crate::domain::record::{RunInputs, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
-use crate::engine::{run as engine_run, validate};
+use crate::engine::run::{self as engine_run, LeftWork};
+use crate::engine::validate;
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
 use crate::store::{Decision, Store};
@@ -118,13 +119,20 @@ pub fn resume(
     }
     tell(&outlook);
     refuse_by_verdict(run, &outlook)?;
+    refuse_undecided(&outlook, options)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
     if record.status == RunStatus::DeadLetter {
         requeue(&mut store, &acting, &record, options)?;
     }
     let record = store.find_run(run)?.unwrap_or(record);
+    refuse_exhausted(&outlook, options)?;
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
+    claimed.left_work = match (options.keep, options.rebuild) {
+        (true, _) => LeftWork::Keep,
+        (false, true) => LeftWork::Rebuild,
+        (false, false) => LeftWork::ByCase,
+    };
     adjust(place, &mut claimed, (&outlook, options), &acting)?;
     carry_out(place, &home, acting, claimed, Via::Resumed)
 }
@@ -180,6 +188,41 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
             Err(OpsError::about(run, Code::ResumeBlocked, format!("run {run} cannot go on: {what}")))
         }
     }
+}
+
+/// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
+/// person puts back with a reason gets its one attempt.
+fn refuse_exhausted(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+    let run = &outlook.view.run;
+    if run.status == RunStatus::DeadLetter {
+        return Ok(());
+    }
+    let raised = options.budget.iter().find(|(scope, kind, _)| (*scope, *kind) == (Scope::Task, LimitKind::Attempts));
+    let inputs = &outlook.view.inputs;
+    let recorded = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+    let limit = raised.map(|(.., value)| *value).or(recorded);
+    let used = outlook.view.task_usage.failed_attempts;
+    match limit {
+        Some(limit) if used >= limit => {
+            let message =
+                format!("task.attempts is limited to {limit}, used {used}: raise it with --budget task.attempts=N");
+            Err(OpsError::about(&run.id, Code::BudgetExceeded, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The task waits for a person to say what becomes of a failed attempt's changes (`keep_changes: review`).
+fn refuse_undecided(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+    let run = &outlook.view.run;
+    if run.status != RunStatus::ReviewRequired || options.keep || options.rebuild {
+        return Ok(());
+    }
+    let message = format!(
+        "run {} left changes for review: go on in them with --keep, or from the last good state with --rebuild",
+        run.id
+    );
+    Err(OpsError::about(&run.id, Code::ReviewRequired, message))
 }
 
 /// A dead letter goes back by a person, with a reason.

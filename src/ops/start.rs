@@ -5,6 +5,7 @@ use super::follow;
 use super::given::{Choices, TaskChoice, given};
 use super::place::Place;
 use crate::artifacts::home::Home;
+use crate::domain::budget::Scope;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Exit};
 use crate::domain::hash::encoding::Sha256Hash;
@@ -21,6 +22,7 @@ use crate::engine::host::{Host, Inbox, Who, now};
 use crate::engine::observer::Observer;
 use crate::engine::{heartbeat, run as engine_run};
 use crate::process::Supervisor;
+use crate::process::signals::StopKind;
 use crate::report::run_json::Via;
 use crate::store::{Holder, NewRun, Note, StartKey, Started, Store};
 
@@ -105,14 +107,28 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     let facts = gather(place, options)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
+    if options.fresh || store.run_by_fingerprint(&facts.components.fingerprint())?.is_none() {
+        refuse_exhausted(&store, &facts)?;
+    }
     let new = new_run(place, &home, &facts, options)?;
     match store.start_or_attach(&new, &acting.who.context())? {
         Started::New(hold) => {
-            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start };
+            let left_work = engine_run::LeftWork::ByCase;
+            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
             carry_out(place, &home, acting, claimed, Via::New)
         }
         Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),
         Started::Existing(run) => existing_run(place, &home, acting, store, &run, options),
+    }
+}
+
+/// A task that has used a limit up gets no further run: its ledger begins anew by success alone (R-R4).
+fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
+    let limits = facts.inputs.policy.budgets.task.stricter(&facts.inputs.spec.budget.task);
+    let used = store.task_usage(&facts.inputs.spec.task)?;
+    match limits.exhausted(Scope::Task, &used) {
+        None => Ok(()),
+        Some(breach) => Err(OpsError::failed(Code::BudgetExceeded, format!("{breach}, over all runs of the task"))),
     }
 }
 
@@ -199,9 +215,15 @@ pub fn carry_out(
         own_program: acting.own_program,
         who: acting.who,
     };
-    let store = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
-    let view = store.view(&run)?;
-    Ok(Answer { exit: exit_of(&view.run), view, via, remark: None })
+    let rested = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
+    let view = rested.store.view(&run)?;
+    let exit = match rested.stopped_by {
+        Some(StopKind::Interrupt) => Exit::Interrupted,
+        Some(StopKind::Terminate) => Exit::Terminated,
+        Some(StopKind::Hangup) => Exit::Hangup,
+        None => exit_of(&view.run),
+    };
+    Ok(Answer { exit, view, via, remark: None })
 }
 
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.

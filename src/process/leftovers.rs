@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::identity::{liveness, signal};
-use super::proc_table::{self, Process};
+use super::proc_table::{self, Marking, Process};
 use crate::domain::lease::Liveness;
 use crate::domain::quantity::Millis;
 use crate::domain::record::Identity;
@@ -19,6 +19,13 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// New processes are looked for at least this often while others are waited for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// How often, and how soon, a look that found nobody is repeated because a process was just becoming another program.
+const SECOND_LOOKS: u32 = 3;
+const BETWEEN_SECOND_LOOKS: Duration = Duration::from_millis(10);
+
+/// The parent of the kernel's own threads, which have no environment.
+const KERNEL: i32 = 2;
 
 /// What was found, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,7 +52,7 @@ pub fn end_leftovers(marker: &str, known: &[Identity], grace: Millis) -> Leftove
             break;
         }
     }
-    let survivors: Vec<i32> = search.find().iter().map(|row| row.pid).collect();
+    let survivors: Vec<i32> = search.find().rows.iter().map(|row| row.pid).collect();
     let ended = search.seen.len().saturating_sub(survivors.len());
     Leftovers {
         ended: u32::try_from(ended).unwrap_or(u32::MAX),
@@ -71,14 +78,27 @@ struct Search<'a> {
     spared: HashSet<i32>,
 }
 
+/// What one look found.
+struct Found {
+    rows: Vec<Process>,
+    /// True when a second look may find more.
+    unclear: bool,
+}
+
 impl Search<'_> {
     /// Sends one signal to everybody, once, and waits for their end. True when nobody is left.
     fn end_with(&mut self, rung: Signal, patience: Duration) -> bool {
         let limit = Instant::now() + patience;
+        let mut second_looks = 0;
         loop {
-            let found = self.find();
+            let Found { rows: found, unclear } = self.find();
             if found.is_empty() {
-                return true;
+                if !unclear || second_looks == SECOND_LOOKS {
+                    return true;
+                }
+                second_looks += 1;
+                wait_for_any(&[], BETWEEN_SECOND_LOOKS);
+                continue;
             }
             for row in &found {
                 let last = self.seen.entry(row.key()).or_default();
@@ -97,24 +117,29 @@ impl Search<'_> {
     }
 
     /// Everybody who belongs to the run and is alive.
-    fn find(&self) -> Vec<Process> {
+    fn find(&self) -> Found {
         let table = proc_table::all();
-        let is_ours =
-            |row: &&Process| self.is_recorded(row) || self.seen.contains_key(&row.key()) || self.is_marked(row);
-        let mut found: Vec<Process> = table.iter().filter(is_ours).copied().collect();
-        let roots = found.iter().map(|row| row.pid).collect();
-        found.extend(proc_table::descendants(&roots, &table));
-        found.retain(|row| row.is_alive() && row.pid > 1 && !self.spared.contains(&row.pid));
-        found
+        let (mut rows, mut unclear) = (Vec::new(), false);
+        for row in &table {
+            if self.is_recorded(row) || self.seen.contains_key(&row.key()) {
+                rows.push(*row);
+                continue;
+            }
+            match proc_table::marking_of(row.pid) {
+                Marking::Marked(value) if begins_with(&value, self.marker) => rows.push(*row),
+                Marking::Blank => unclear |= row.is_alive() && row.pid != KERNEL && row.parent != KERNEL,
+                _ => {}
+            }
+        }
+        let roots = rows.iter().map(|row| row.pid).collect();
+        rows.extend(proc_table::descendants(&roots, &table));
+        rows.retain(|row| row.is_alive() && row.pid > 1 && !self.spared.contains(&row.pid));
+        Found { rows, unclear }
     }
 
     fn is_recorded(&self, row: &Process) -> bool {
         let same = |one: &&Identity| (one.pid, one.start_ticks) == row.key();
         self.known.iter().find(same).is_some_and(|one| liveness(one) == Liveness::Alive)
-    }
-
-    fn is_marked(&self, row: &Process) -> bool {
-        proc_table::marker_of(row.pid).is_some_and(|value| begins_with(&value, self.marker))
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! Nothing here knows what an agent, a step or a run is. Linux only: the guarantees are the kernel's.
 
+mod aside;
 mod capture;
 pub mod environment;
 pub mod event;
@@ -30,6 +31,7 @@ mod sweep;
 mod tend;
 mod watch;
 
+pub use aside::{start_detached, tell};
 pub use event::{Activity, ChildEvent, ChildId, Ending, Haste, LogFailure, StartProblem, Status, StopReport};
 pub use probe::{Probe, probe};
 pub use supervisor::Supervisor;

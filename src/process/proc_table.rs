@@ -12,6 +12,9 @@ use super::MARKER;
 /// The most that is read of one environment: the kernel's own limit is a quarter of the stack limit, 2 MiB by default.
 const ENVIRON_MAX: u64 = 8 << 20;
 
+/// More than 52 numbers of 20 digits and a name need, in bytes.
+const LONGEST_ROW: usize = 2048;
+
 /// One row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
@@ -25,14 +28,18 @@ pub(super) struct Process {
     pub(super) session: i32,
     /// The kernel's letter for its state.
     state: u8,
+    threads: u32,
     /// When it started, in clock ticks since boot.
     pub(super) start_ticks: u64,
 }
 
 impl Process {
-    /// Reads one row; `None` when there is no such process.
+    /// Reads one row; `None` when there is no such process. One read is enough: the kernel makes the row anew for the first
+    /// one, and no row is longer. (This is in the way of every start.)
     pub(super) fn read(pid: i32) -> Option<Self> {
-        Self::parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+        let mut row = [0; LONGEST_ROW];
+        let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut row).ok()?;
+        Self::parse(pid, &row[..length])
     }
 
     /// The name in the second field may hold blanks and brackets, so fields are counted after the last bracket.
@@ -47,13 +54,15 @@ impl Process {
             parent: number(1)?,
             group: number(2)?,
             session: number(3)?,
+            threads: fields.get(17)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
         })
     }
 
-    /// False for a process that is dead and only waits to be reaped.
+    /// False for a process that is dead and only waits to be reaped. One whose first thread has ended looks dead, too, but
+    /// its other threads still work, and have children.
     pub(super) fn is_alive(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X' | b'x')
+        self.threads > 1 || !matches!(self.state, b'Z' | b'X' | b'x')
     }
 
     /// What tells this process from a later one with the same number.
@@ -97,8 +106,8 @@ pub(super) fn ancestors() -> HashSet<i32> {
 }
 
 /// The children of this process, whichever of its threads the kernel gave them to. `None` when the kernel does not
-/// tell (built without `PROC_CHILDREN`). A child may be missing while others are ending, so an empty answer is checked
-/// again by whoever builds on it.
+/// tell (built without `PROC_CHILDREN`). The kernel may skip a child when another one of the same thread is reaped during
+/// the reading; orphans come to the first thread, and only the supervisor reaps those, which is also who asks.
 pub(super) fn own_children() -> Option<Vec<i32>> {
     let mut children = Vec::new();
     for task in fs::read_dir("/proc/self/task").ok()? {
@@ -113,11 +122,27 @@ pub(super) fn own_children() -> Option<Vec<i32>> {
     Some(children)
 }
 
-/// The marker in the environment with which a process was started. `None` without one, and when it may not be read.
-pub(super) fn marker_of(pid: i32) -> Option<Vec<u8>> {
+/// What the environment with which a process was started says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Marking {
+    /// It carries this marker.
+    Marked(Vec<u8>),
+    /// It carries none, or may not be looked at.
+    Unmarked,
+    /// There is no environment at all. That is also how a process looks in the middle of becoming another program, so a
+    /// second look may say something else.
+    Blank,
+}
+
+/// Looks for a marker.
+pub(super) fn marking_of(pid: i32) -> Marking {
     let mut environ = Vec::new();
-    fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRON_MAX).read_to_end(&mut environ).ok()?;
-    marker_in(&environ)
+    let file = fs::File::open(format!("/proc/{pid}/environ"));
+    match file.and_then(|file| file.take(ENVIRON_MAX).read_to_end(&mut environ)) {
+        Ok(0) => Marking::Blank,
+        Ok(_) => marker_in(&environ).map_or(Marking::Unmarked, Marking::Marked),
+        Err(_) => Marking::Unmarked,
+    }
 }
 
 fn marker_in(environ: &[u8]) -> Option<Vec<u8>> {
@@ -135,6 +160,11 @@ mod tests {
         let process = Process::parse(42, stat).unwrap();
         assert_eq!((process.parent, process.group, process.session, process.start_ticks), (7, 42, 41, 9876));
         assert!(process.is_alive());
+        let with = |state: &str, threads: u32| {
+            let row = format!("42 (a) {state} 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 9876 1000 10");
+            Process::parse(42, row.as_bytes()).unwrap()
+        };
+        assert!(!with("Z", 1).is_alive() && with("Z", 2).is_alive() && with("D", 1).is_alive());
         assert_eq!(Process::parse(42, b"42 (a"), None);
         assert_eq!(Process::parse(42, b""), None);
     }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::{ChildId, Status};
-use super::proc_table::{self, Process};
+use super::proc_table::{self, Marking, Process};
 use super::tend::Order;
 
 /// Names a child among those of all supervisors of this process.
@@ -32,6 +32,8 @@ pub(super) struct Roster {
     claims: RefCell<HashMap<Key, Claim>>,
     /// Children from before: a shell that replaced itself by agentrun may have had some.
     inherited: HashSet<(i32, u64)>,
+    /// False where orphans may come from elsewhere.
+    only_own_orphans: bool,
     own_group: Option<Pid>,
     /// Told whenever a child ended.
     pub(super) changed: Notify,
@@ -51,6 +53,17 @@ pub(super) struct Claim {
     pub(super) orders: UnboundedSender<Order>,
 }
 
+/// Whose an adopted child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Belonging {
+    /// Left behind by the child in question.
+    Here,
+    /// By another one, or by nobody of ours.
+    Elsewhere,
+    /// A second look may tell.
+    Unclear,
+}
+
 impl Claim {
     fn owns(&self, process: &Process) -> bool {
         let leader = self.leader.as_raw_nonzero().get();
@@ -61,11 +74,13 @@ impl Claim {
 impl Roster {
     /// The roster of this process.
     pub(super) fn new() -> Self {
-        let children = proc_table::own_children().unwrap_or_default();
+        let children = proc_table::own_children().unwrap_or_else(children_in_table);
+        let inherited: HashSet<_> = children.into_iter().filter_map(|pid| Some(Process::read(pid)?.key())).collect();
         Self {
             waiting: RefCell::default(),
             claims: RefCell::default(),
-            inherited: children.into_iter().filter_map(|pid| Some(Process::read(pid)?.key())).collect(),
+            only_own_orphans: inherited.is_empty() && getpid() != Pid::INIT,
+            inherited,
             own_group: Some(getpgrp()),
             changed: Notify::new(),
             buffer: RefCell::new(vec![0; READ].into_boxed_slice()),
@@ -76,6 +91,11 @@ impl Roster {
     pub(super) fn enter(&self, key: Key, claim: Claim) {
         self.waiting.borrow_mut().insert(claim.leader.as_raw_nonzero().get(), key);
         self.claims.borrow_mut().insert(key, claim);
+    }
+
+    /// True until the child's end is told.
+    pub(super) fn knows(&self, key: Key) -> bool {
+        self.claims.borrow().contains_key(&key)
     }
 
     /// Strikes a child whose end is about to be told.
@@ -162,23 +182,31 @@ impl Roster {
     }
 
     /// Whether an adopted child is what `key` left behind. What nobody can claim (it left group and session and was
-    /// started with an empty environment) belongs to the only child there is, and to nobody while there are several.
-    pub(super) fn belongs(&self, key: Key, process: &Process) -> bool {
+    /// started with an empty environment) belongs to the only child there is, and to nobody while there are several. Where
+    /// orphans come from elsewhere, too (of inherited children, or because agentrun is the first process of a container),
+    /// such a process is left alone.
+    pub(super) fn belonging(&self, key: Key, process: &Process) -> Belonging {
         let claims = self.claims.borrow();
-        let Some(own) = claims.get(&key) else { return false };
+        let Some(own) = claims.get(&key) else { return Belonging::Elsewhere };
         let others = || claims.iter().filter(|(other, _)| **other != key).map(|(_, claim)| claim);
         if own.owns(process) {
-            return true;
+            return Belonging::Here;
         }
         if others().any(|claim| claim.owns(process)) {
-            return false;
+            return Belonging::Elsewhere;
         }
-        let marker = proc_table::marker_of(process.pid);
-        let carries = |claim: &Claim| marker.is_some() && claim.marker == marker;
+        let marking = proc_table::marking_of(process.pid);
+        let carries =
+            |claim: &Claim| matches!((&marking, &claim.marker), (Marking::Marked(one), Some(other)) if one == other);
         if others().any(carries) {
-            return false;
+            Belonging::Elsewhere
+        } else if carries(own) || (claims.len() == 1 && self.only_own_orphans) {
+            Belonging::Here
+        } else if marking == Marking::Blank {
+            Belonging::Unclear
+        } else {
+            Belonging::Elsewhere
         }
-        carries(own) || (claims.len() == 1 && self.inherited.is_empty())
     }
 }
 

@@ -149,8 +149,8 @@ impl Listener {
 ///
 /// Nobody else of the same user can read its memory and environment (T10); files are made for the owner alone; a file that
 /// grows past the allowed size is an error instead of a death (T4). SIGPIPE is ignored by the Rust runtime already (T13).
-/// Children get none of this: see [`give_children_the_usual_umask`]; a handler does not survive the start of a program;
-/// and a new program is readable again.
+/// Children get none of this: the thread that starts them keeps the usual umask, provided that this was called before the
+/// first [`super::Supervisor::start`]; a handler does not survive the start of a program; a new program is readable again.
 pub fn harden_self() -> Result<(), ProcessError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| ProcessError::Harden(error.into()))?;
     let _ = USUAL_UMASK.set(umask(Mode::RWXG | Mode::RWXO));

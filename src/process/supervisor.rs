@@ -30,7 +30,7 @@ use super::roster::{Claim, Key, Roster};
 use super::signals::give_children_the_usual_umask;
 use super::spec::{Capture as CaptureSpec, CommandSpec, Lines};
 use super::streams::{Streams, waitable};
-use super::tend::{Order, Sink, Tended};
+use super::tend::{Entry, Order, Sink, Tended};
 use super::watch::Watch;
 use super::{MARKER, ProcessError};
 
@@ -163,6 +163,10 @@ async fn run(mut inbox: UnboundedReceiver<Request>) {
 
 /// Starts a child and its task, or tells why not.
 fn spawn(roster: &Rc<Roster>, key: Key, spec: &CommandSpec, activity: Activity, mut sink: Sink) {
+    if roster.knows(key) {
+        let message = format!("child {} of this supervisor has not ended yet", key.1.0);
+        return sink(ChildEvent::Ended(Ending::not_started(StartProblem::Other, message)));
+    }
     let (launched, out, err) = match start(spec) {
         Ok(started) => started,
         Err((problem, message)) => return sink(ChildEvent::Ended(Ending::not_started(problem, message))),
@@ -172,13 +176,11 @@ fn spawn(roster: &Rc<Roster>, key: Key, spec: &CommandSpec, activity: Activity, 
     roster.enter(key, Claim { leader, marker: marker_in(spec), family: HashSet::new(), orders });
     sink(ChildEvent::Started(launched.identity));
     let tended = Tended {
-        key,
-        leader,
+        entry: Entry { key, leader, roster: Rc::clone(roster) },
         ladder: Ladder::new(spec.stop),
         streams: Streams::new(out, err, activity, Rc::clone(roster), sink),
         watch: Watch::default(),
         orders: inbox,
-        roster: Rc::clone(roster),
         abandoned: None,
     };
     tokio::task::spawn_local(tended.tend());

@@ -7,33 +7,41 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::identity::{self, Sent};
 use super::proc_table::{self, Process};
-use super::roster::{Key, Roster};
+use super::roster::{Belonging, Key, Roster};
 
 /// What one look found.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Nothing of the child runs any more.
-    Nobody,
-    /// These do.
-    Some(Vec<Process>),
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Processes that the child left behind.
+    pub(super) found: Vec<Process>,
+    /// True when there are others that may turn out to be its own at a second look.
+    pub(super) unclear: bool,
 }
 
 /// Looks for what `key` left behind. Orphans come to this process before their parent can be reaped, so a process without
 /// further children has nothing left, and only otherwise the table is read.
+///
+/// Who died since the last reaping counts as well: its children may just be on their way to this process.
 pub(super) fn left_of(roster: &Roster, key: Key) -> Left {
     if !roster.reap_adopted() {
-        return Left::Nobody;
+        return Left::default();
     }
     let adopted: HashSet<i32> = roster.adopted().into_iter().collect();
     if adopted.is_empty() {
-        return Left::Nobody;
+        return Left::default();
     }
     let table = proc_table::all();
-    let claimed = |row: &&Process| adopted.contains(&row.pid) && row.is_alive() && roster.belongs(key, row);
-    let mut left: Vec<Process> = table.iter().filter(claimed).copied().collect();
-    let roots = left.iter().map(|row| row.pid).collect();
-    left.extend(proc_table::descendants(&roots, &table).into_iter().filter(Process::is_alive));
-    if left.is_empty() { Left::Nobody } else { Left::Some(left) }
+    let mut left = Left::default();
+    for row in table.iter().filter(|row| adopted.contains(&row.pid)) {
+        match roster.belonging(key, row) {
+            Belonging::Here => left.found.push(*row),
+            Belonging::Unclear => left.unclear = true,
+            Belonging::Elsewhere => {}
+        }
+    }
+    let roots = left.found.iter().map(|row| row.pid).collect();
+    left.found.extend(proc_table::descendants(&roots, &table));
+    left
 }
 
 /// Kills what was found and notes in `killed` who was hit. A group is killed as a whole, so that a process that keeps
@@ -45,7 +53,7 @@ pub(super) fn kill(left: &[Process], leader: Pid, killed: &mut HashSet<(i32, u64
     let group_killed = is_held && kill_process_group(leader, Signal::KILL).is_ok();
     for row in left {
         let hit = (group_killed && row.group == group) || identity::signal(row.key(), Signal::KILL) == Sent::Delivered;
-        if hit {
+        if hit && row.is_alive() {
             killed.insert(row.key());
         }
     }

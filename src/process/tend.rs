@@ -28,6 +28,9 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// How long output is waited for when everything has ended and somebody still holds the pipe.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
+/// How often a pipe is read after that limit.
+const LATE_READS: u32 = 32;
+
 /// The table of processes is read at most this often while leftovers die.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -48,15 +51,29 @@ pub(super) enum Order {
 
 /// A child and everything that belongs to it.
 pub(super) struct Tended {
-    pub(super) key: Key,
-    pub(super) leader: Pid,
+    pub(super) entry: Entry,
     pub(super) ladder: Ladder,
     pub(super) streams: Streams,
     pub(super) watch: super::watch::Watch,
     pub(super) orders: UnboundedReceiver<Order>,
-    pub(super) roster: Rc<Roster>,
     /// Held while the child is abandoned.
     pub(super) abandoned: Option<mpsc::Sender<()>>,
+}
+
+/// The child's line in the roster, struck when its task ends. Should the task fail, the child does not run on unsupervised.
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) leader: Pid,
+    pub(super) roster: Rc<Roster>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.roster.holds(self.leader) {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+        self.roster.strike(self.key);
+    }
 }
 
 /// What was left of a child and what became of it.
@@ -94,11 +111,17 @@ impl Tended {
                     None => return Status::Vanished,
                 },
                 () = until(due) => {
-                    if give_up.is_some_and(|limit| Instant::now() >= limit) {
-                        return Status::Vanished;
+                    // A listener that blocked may have kept this thread from noticing the end that it is about to press for.
+                    self.entry.roster.reap();
+                    if self.entry.roster.holds(self.entry.leader) {
+                        if give_up.is_some_and(|limit| Instant::now() >= limit) {
+                            return Status::Vanished;
+                        }
+                        let next = self.ladder.climb_on(Instant::now());
+                        self.act(next);
+                    } else {
+                        give_up = None;
                     }
-                    let next = self.ladder.climb_on(Instant::now());
-                    self.act(next);
                 }
                 () = self.watch.changed() => (self.streams.sink)(ChildEvent::FilesChanged),
                 () = self.streams.turn() => {}
@@ -133,7 +156,7 @@ impl Tended {
     /// they were.
     fn act(&mut self, next: Option<Move>) {
         let Some(next) = next else { return };
-        let family = self.roster.note_family(self.key, &proc_table::all());
+        let family = self.entry.roster.note_family(self.entry.key, &proc_table::all());
         match next {
             Move::Signal(signal) => {
                 self.signal_group(signal);
@@ -150,9 +173,9 @@ impl Tended {
     }
 
     fn signal_group(&self, signal: Signal) {
-        if self.roster.holds(self.leader) {
+        if self.entry.roster.holds(self.entry.leader) {
             // It may have ended just now; then there is nothing to signal.
-            let _ = kill_process_group(self.leader, signal);
+            let _ = kill_process_group(self.entry.leader, signal);
         }
     }
 
@@ -161,21 +184,29 @@ impl Tended {
         let mut remains = Remains::default();
         let begin = Instant::now();
         let mut kill_from = if self.ladder.report().is_some() { begin } else { begin + LEFTOVER_GRACE };
-        while let Left::Some(left) = sweep::left_of(&self.roster, self.key) {
+        let clear_by = begin + LEFTOVER_GRACE;
+        let mut give_up = None;
+        loop {
+            let Left { found, unclear } = sweep::left_of(&self.entry.roster, self.entry.key);
             let now = Instant::now();
-            let limit = kill_from + KILL_LIMIT;
-            if now >= limit {
-                remains.survivors = left.iter().map(|row| row.pid).collect();
+            if found.is_empty() {
+                if !unclear || now >= clear_by {
+                    break;
+                }
+                self.read_until_change(now + BETWEEN_LOOKS, &mut kill_from).await;
+            } else if now < kill_from {
+                self.read_until_change(kill_from, &mut kill_from).await;
+            } else if give_up.is_some_and(|limit| now >= limit) {
+                remains.survivors = found.iter().map(|row| row.pid).collect();
                 break;
+            } else {
+                sweep::kill(&found, self.entry.leader, &mut remains.killed);
+                give_up = give_up.or(now.checked_add(KILL_LIMIT));
+                self.read_until_change(now + BETWEEN_LOOKS, &mut kill_from).await;
             }
-            if now >= kill_from {
-                sweep::kill(&left, self.leader, &mut remains.killed);
-            }
-            let look_again = if now >= kill_from { now + BETWEEN_LOOKS } else { kill_from };
-            self.read_until_change(look_again, &mut kill_from).await;
         }
-        if matches!(status, Status::Vanished) && self.roster.holds(self.leader) {
-            remains.survivors.push(self.leader.as_raw_nonzero().get());
+        if matches!(status, Status::Vanished) && self.entry.roster.holds(self.entry.leader) {
+            remains.survivors.push(self.entry.leader.as_raw_nonzero().get());
         }
         remains
     }
@@ -186,8 +217,8 @@ impl Tended {
         loop {
             tokio::select! {
                 () = sleep_until(look_again.into()) => return,
-                () = self.roster.changed.notified() => {
-                    if Instant::now() < *kill_from || self.roster.adopted().is_empty() {
+                () = self.entry.roster.changed.notified() => {
+                    if Instant::now() < *kill_from || self.entry.roster.adopted().is_empty() {
                         return;
                     }
                 }
@@ -204,22 +235,28 @@ impl Tended {
         }
     }
 
-    /// Reads what is still in the pipes. True when somebody outside the tree holds one open (T8).
+    /// Reads what is still in the pipes. True when somebody outside the tree holds one open (T8). What is in the pipe when
+    /// the time is over, because a listener was slow, is still taken: at most what a pipe can hold.
     async fn until_drained(&mut self) -> bool {
         let limit = Instant::now() + DRAIN_LIMIT;
+        let mut late = 0;
         while self.streams.are_open() {
             tokio::select! {
+                biased;
+                () = self.streams.turn() => late += u32::from(Instant::now() >= limit),
                 () = sleep_until(limit.into()) => return true,
-                () = self.streams.turn() => {}
+            }
+            if late > LATE_READS {
+                return true;
             }
         }
         false
     }
 
     fn tell_end(self, status: Status, remains: Remains, leaked: bool) {
-        let Self { key, ladder, streams, roster, .. } = self;
+        let Self { entry, ladder, streams, abandoned, .. } = self;
         let (out, err, mut sink) = streams.finish();
-        roster.strike(key);
+        drop(entry);
         sink(ChildEvent::Ended(Ending {
             status,
             stop: ladder.report(),
@@ -233,5 +270,6 @@ impl Tended {
             stdout_tail: out.tail,
             stderr_tail: err.tail,
         }));
+        drop(abandoned);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn apply(w: &mut Writer<'_>, held: &mut Held<'_>, change: &Change) ->
         Change::Inputs(inputs) => replace_inputs(w, held, inputs),
         Change::Note { kind, step, reason, body } => {
             let (step, reason) = (step.as_ref(), Some(reason.as_str()));
-            w.append(Fact { step, reason, ..fact(held.hold, *kind, body.clone()) })
+            w.append(&Fact { step, reason, ..fact(held.hold, *kind, body.clone()) })
         }
     }
 }
@@ -74,7 +74,7 @@ fn run(w: &mut Writer<'_>, held: &mut Held<'_>, by: &RunMove<'_>) -> Result<()> 
     let body = move_run(w, held.seq, held.status, by)?;
     held.status = RUN.next(held.status, by.event)?;
     let reason = by.failure.map(|failure| failure.message.as_str());
-    w.append(Fact { reason, ..fact(held.hold, EventKind::RunMoved, body) })
+    w.append(&Fact { reason, ..fact(held.hold, EventKind::RunMoved, body) })
 }
 
 /// Moves a run out of the state it was found in; whoever held it holds it no more. Answers the body of the event.
@@ -104,7 +104,7 @@ fn phase(w: &mut Writer<'_>, held: &Held<'_>, event: PhaseEvent) -> Result<()> {
     if w.run(&sql, (held.seq, to.word()))? == 0 {
         return Err(PHASE.refusal(from.word(), event).into());
     }
-    w.append(fact(held.hold, EventKind::PhaseMoved, json!({ "from": from, "to": to, "event": event })))
+    w.append(&fact(held.hold, EventKind::PhaseMoved, json!({ "from": from, "to": to, "event": event })))
 }
 
 fn attempt(w: &mut Writer<'_>, held: &Held<'_>, event: AttemptEvent, failure: Option<&Failure>) -> Result<()> {
@@ -125,7 +125,7 @@ fn attempt(w: &mut Writer<'_>, held: &Held<'_>, event: AttemptEvent, failure: Op
     }
     let body = json!({ "attempt": number, "event": event, "state": to, "code": code });
     let reason = failure.map(|failure| failure.message.as_str());
-    w.append(Fact { reason, ..fact(held.hold, EventKind::AttemptEnded, body) })
+    w.append(&Fact { reason, ..fact(held.hold, EventKind::AttemptEnded, body) })
 }
 
 fn child_started(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, child: &Identity) -> Result<()> {
@@ -138,7 +138,7 @@ fn child_started(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, child: &Ide
         return Err(step::not_running(w, held, key, "child"));
     }
     let body = json!({ "child": child });
-    w.append(Fact { step: Some(key), ..fact(held.hold, EventKind::ChildStarted, body) })
+    w.append(&Fact { step: Some(key), ..fact(held.hold, EventKind::ChildStarted, body) })
 }
 
 fn session_opened(
@@ -154,7 +154,7 @@ fn session_opened(
         return Err(step::not_running(w, held, key, "session"));
     }
     let body = json!({ "session": session, "model": model });
-    w.append(Fact { step: Some(key), ..fact(held.hold, EventKind::SessionOpened, body) })
+    w.append(&Fact { step: Some(key), ..fact(held.hold, EventKind::SessionOpened, body) })
 }
 
 fn artifact(w: &mut Writer<'_>, held: &Held<'_>, kept: &ArtifactRecord) -> Result<()> {
@@ -175,7 +175,7 @@ fn artifact(w: &mut Writer<'_>, held: &Held<'_>, kept: &ArtifactRecord) -> Resul
         ],
     )?;
     let body = json!({ "type": kept.kind, "path": kept.path, "sha256": kept.sha256.hex(), "size": kept.size });
-    w.append(Fact { step: kept.step.as_ref(), ..fact(held.hold, EventKind::ArtifactRecorded, body) })
+    w.append(&Fact { step: kept.step.as_ref(), ..fact(held.hold, EventKind::ArtifactRecorded, body) })
 }
 
 fn checkpoint(w: &mut Writer<'_>, held: &Held<'_>, reached: &CheckpointRecord) -> Result<()> {
@@ -200,18 +200,18 @@ fn checkpoint(w: &mut Writer<'_>, held: &Held<'_>, reached: &CheckpointRecord) -
         "name": reached.name, "commit": reached.commit, "policy_version": reached.policy_version,
         "artifacts": reached.artifacts,
     });
-    w.append(Fact { step: Some(&reached.step), ..fact(held.hold, EventKind::CheckpointRecorded, body) })
+    w.append(&Fact { step: Some(&reached.step), ..fact(held.hold, EventKind::CheckpointRecorded, body) })
 }
 
 fn snapshot(w: &mut Writer<'_>, held: &Held<'_>, commit: &str, step: Option<&StepKey>) -> Result<()> {
     w.run("UPDATE run SET snapshot = ?2 WHERE seq = ?1", (held.seq, commit))?;
-    w.append(Fact { step, ..fact(held.hold, EventKind::SnapshotTaken, json!({ "commit": commit })) })
+    w.append(&Fact { step, ..fact(held.hold, EventKind::SnapshotTaken, json!({ "commit": commit })) })
 }
 
 fn close_ledger(w: &mut Writer<'_>, held: &mut Held<'_>) -> Result<()> {
     w.run("UPDATE task SET epoch = epoch + 1 WHERE seq = ?1", [held.task])?;
     held.epoch += 1;
-    w.append(fact(held.hold, EventKind::LedgerClosed, json!({ "epoch": held.epoch })))
+    w.append(&fact(held.hold, EventKind::LedgerClosed, json!({ "epoch": held.epoch })))
 }
 
 /// The run goes on with other inputs. New steps are added, PENDING; one that is gone and has not begun is skipped.
@@ -236,7 +236,7 @@ fn replace_inputs(w: &mut Writer<'_>, held: &Held<'_>, inputs: &RunInputs) -> Re
         "policy_version": inputs.policy.version, "policy_sha256": inputs.policy_sha256.hex(),
         "budget": inputs.spec.budget,
     });
-    w.append(fact(held.hold, EventKind::InputsReplaced, body))?;
+    w.append(&fact(held.hold, EventKind::InputsReplaced, body))?;
     let gone = |(key, state): &&(StepKey, StepState)| *state == StepState::Pending && inputs.spec.step(key).is_none();
     for (key, _) in known.iter().filter(gone) {
         step::move_step(w, held, key, &Move::by(StepEvent::Skip))?;

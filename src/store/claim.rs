@@ -113,7 +113,7 @@ pub(super) fn claim(w: &mut Writer<'_>, run: &RunId, claim: &Claim) -> Result<Ho
         "from": found.status, "attempt": hold.attempt, "fence": hold.fence, "opened_by": claim.opened_by,
         "holder": claim.holder,
     });
-    w.append(fact(&hold, kind, body))?;
+    w.append(&fact(&hold, kind, body))?;
     Ok(hold)
 }
 
@@ -190,7 +190,7 @@ fn lose_attempt(w: &mut Writer<'_>, found: &Found, hold: &Hold) -> Result<()> {
         w.run(&sql, (found.seq, number, AttemptState::Lost.word(), w.now(), rows::int(hold.fence)))?;
         let body = json!({ "attempt": number, "event": AttemptEvent::Lose, "state": AttemptState::Lost });
         let reason = Some("its holder was gone");
-        w.append(Fact { reason, attempt: Some(number), ..fact(hold, EventKind::AttemptEnded, body) })?;
+        w.append(&Fact { reason, attempt: Some(number), ..fact(hold, EventKind::AttemptEnded, body) })?;
     }
     Ok(())
 }

@@ -71,10 +71,12 @@ fn newest(migrations: &[Migration]) -> u32 {
 
 /// The version of the database; 0 for an empty one. A file of another program is refused.
 fn version(db: &Connection) -> Result<u32> {
-    let application = db.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?;
-    let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
-    let tables = || db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get::<_, i64>(0));
-    if application == APPLICATION_ID || (version == 0 && application == 0 && tables()? == 0) {
+    // One statement, so that a migration that commits in between is seen whole or not at all.
+    let sql = "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), \
+               (SELECT count(*) FROM sqlite_schema)";
+    let (application, version, tables) =
+        db.query_row(sql, (), |row| Ok((row.get::<_, i32>(0)?, row.get::<_, u32>(1)?, row.get::<_, i64>(2)?)))?;
+    if application == APPLICATION_ID || (version == 0 && application == 0 && tables == 0) {
         Ok(version)
     } else {
         Err(StoreError::Corrupt("the file is not a database of agentrun".to_owned()))

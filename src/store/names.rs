@@ -42,7 +42,7 @@ pub(super) fn find_key(w: &mut Writer<'_>, key: &StartKey) -> Result<KeyFound> {
         "code": refusal.code(), "key_hash": key.hash.hex(), "request_hash": key.request.hex(),
         "recorded_request_hash": request.hex(),
     });
-    w.append(Fact { kind, run: Some(&run), attempt: None, fence: None, step: None, reason: Some(reason), body })?;
+    w.append(&Fact { kind, run: Some(&run), attempt: None, fence: None, step: None, reason: Some(reason), body })?;
     Ok(KeyFound::Refused(refusal))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn bind_key(w: &mut Writer<'_>, new: &NewRun, seq: i64, run: &RunId) 
         "key_hash": key.hash.hex(), "request_hash": key.request.hex(), "expires_at": key.expires_at.0,
     });
     let kind = EventKind::KeyBound;
-    w.append(Fact { kind, run: Some(run), attempt: None, fence: None, step: None, reason: None, body })
+    w.append(&Fact { kind, run: Some(run), attempt: None, fence: None, step: None, reason: None, body })
 }
 
 /// The refusal of a prompt or policy version that stands for other content, if there is one (R-F5).
@@ -98,6 +98,6 @@ pub(super) fn refuse(w: &mut Writer<'_>, refusal: StoreError, inputs: &RunInputs
     let reason = refusal.to_string();
     let body = json!({ "code": refusal.code(), "task": inputs.spec.task });
     let kind = EventKind::StartRefused;
-    w.append(Fact { kind, run: None, attempt: None, fence: None, step: None, reason: Some(&reason), body })?;
+    w.append(&Fact { kind, run: None, attempt: None, fence: None, step: None, reason: Some(&reason), body })?;
     Ok(refusal)
 }

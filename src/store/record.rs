@@ -24,12 +24,12 @@ impl Store {
                 keep_as_evidence(w, hold, &run, changes)?;
                 return Ok(Err(fenced(hold, &run)));
             }
-            let mut held = Held::of(&run, hold);
+            let mut target = Held::of(&run, hold);
             for change in changes {
-                changes::apply(w, &mut held, change)?;
+                changes::apply(w, &mut target, change)?;
             }
             let chain = w.head(hold.run.as_str())?;
-            Ok(Ok(Recorded { chain, status: held.status, cancel_requested: run.cancel_requested }))
+            Ok(Ok(Recorded { chain, status: target.status, cancel_requested: run.cancel_requested }))
         })
     }
 }
@@ -42,7 +42,7 @@ fn keep_as_evidence(w: &mut Writer<'_>, hold: &Hold, found: &Found, changes: &[C
     });
     let reason = Some("the writer no longer holds the run");
     let fence = Some(found.fence);
-    w.append(Fact { fence, reason, ..fact(hold, EventKind::WriteFenced, body) })
+    w.append(&Fact { fence, reason, ..fact(hold, EventKind::WriteFenced, body) })
 }
 
 fn evidence(change: &Change) -> Value {

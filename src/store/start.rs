@@ -55,7 +55,7 @@ fn start(w: &mut Writer<'_>, new: &NewRun) -> Result<Result<Started>> {
     names::register_versions(w, &new.inputs)?;
     names::bind_key(w, new, seq, &run)?;
     match (&new.claim, behind) {
-        (Some(_), None) => claim_new(w, new, run).map(|hold| Ok(Started::New(hold))),
+        (Some(_), None) => claim_new(w, new, &run).map(|hold| Ok(Started::New(hold))),
         (_, behind) => Ok(Ok(Started::Queued { run, behind })),
     }
 }
@@ -75,12 +75,12 @@ fn group_holder(w: &Writer<'_>, new: &NewRun) -> Result<Option<RunId>> {
     }
 }
 
-fn claim_new(w: &mut Writer<'_>, new: &NewRun, run: RunId) -> Result<Hold> {
+fn claim_new(w: &mut Writer<'_>, new: &NewRun, run: &RunId) -> Result<Hold> {
     let holder = new.claim.clone().ok_or_else(|| StoreError::Internal("a claim without a holder".to_owned()))?;
     let (event, opened_by) = (RunEvent::Start, OpenedBy::Start);
     let Holder { process, lease_until } = holder;
     let claim = Claim { event, opened_by, holder: process, lease_until, expected_fence: 0 };
-    claim::claim(w, &run, &claim)
+    claim::claim(w, run, &claim)
 }
 
 /// A task: its number here, and its id as it was first spelled. Another spelling that differs in case alone is the same
@@ -161,5 +161,5 @@ fn created(w: &mut Writer<'_>, new: &NewRun, run: &RunId, fingerprint: Sha256Has
         "policy_sha256": new.inputs.policy_sha256.hex(), "support_code": new.support_code,
     });
     let kind = EventKind::RunCreated;
-    w.append(Fact { kind, run: Some(run), attempt: None, fence: Some(0), step: None, reason: None, body })
+    w.append(&Fact { kind, run: Some(run), attempt: None, fence: Some(0), step: None, reason: None, body })
 }

@@ -69,7 +69,7 @@ pub(super) fn move_step(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, by: 
         "execution": next.runs,
     });
     let reason = next.message.as_deref();
-    w.append(Fact { step: Some(key), reason, ..fact(held.hold, EventKind::StepMoved, body) })
+    w.append(&Fact { step: Some(key), reason, ..fact(held.hold, EventKind::StepMoved, body) })
 }
 
 fn load(w: &Writer<'_>, held: &Held<'_>, key: &StepKey) -> Result<StepRecord> {
@@ -125,13 +125,12 @@ fn after(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, to: StepState, by: 
         next.code = Some(Code::StepBlocked);
         next.message = Some(format!("step {cause} did not succeed"));
     }
-    match to {
-        StepState::Running => {
-            (next.attempt, next.runs, next.sent_back) = (held.hold.attempt, step.runs + 1, false);
-            (next.started_at, next.finished_at) = (now, None);
-        }
-        StepState::Pending | StepState::WaitingApproval => next.finished_at = None,
-        _ => next.finished_at = now,
+    // The times are those of the newest execution: a step that never ran has none.
+    if to == StepState::Running {
+        (next.attempt, next.runs, next.sent_back) = (held.hold.attempt, step.runs + 1, false);
+        (next.started_at, next.finished_at) = (now, None);
+    } else if step.state == StepState::Running {
+        next.finished_at = now;
     }
     next
 }
@@ -219,7 +218,7 @@ pub(super) fn end_execution(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, 
     }
     let body = json!({ "end": end, "active_ms": active.0, "with_result": result.is_some() });
     let reason = end.to_string();
-    w.append(Fact { step: Some(key), reason: Some(&reason), ..fact(held.hold, EventKind::ExecutionEnded, body) })
+    w.append(&Fact { step: Some(key), reason: Some(&reason), ..fact(held.hold, EventKind::ExecutionEnded, body) })
 }
 
 /// The refusal of something that only the running execution of a step can have.

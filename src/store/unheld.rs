@@ -70,7 +70,7 @@ impl Store {
                 let found = claim::find(w, run)?;
                 unheld(w, run, &found, note.kind, &note.reason, note.body.clone())
             }
-            None => w.append(Fact {
+            None => w.append(&Fact {
                 kind: note.kind,
                 run: None,
                 attempt: None,
@@ -117,5 +117,5 @@ fn move_at_rest(
 /// An event by somebody who does not hold the run.
 fn unheld(w: &mut Writer<'_>, run: &RunId, found: &Found, kind: EventKind, reason: &str, body: Value) -> Result<()> {
     let (attempt, fence) = (Some(found.attempt).filter(|n| *n > 0), Some(found.fence));
-    w.append(Fact { kind, run: Some(run), attempt, fence, step: None, reason: Some(reason), body })
+    w.append(&Fact { kind, run: Some(run), attempt, fence, step: None, reason: Some(reason), body })
 }

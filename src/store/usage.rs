@@ -74,7 +74,7 @@ pub(super) fn record(
     let sums = format!("SELECT {} FROM execution e WHERE e.seq = ?1", rows::USAGE);
     let sums = rows::first(w.db(), &sums, [execution], rows::usage)?;
     let body = json!({ "items": items.len(), "so_far": sums });
-    w.append(Fact { step: Some(key), ..fact(held.hold, EventKind::UsageRecorded, body) })
+    w.append(&Fact { step: Some(key), ..fact(held.hold, EventKind::UsageRecorded, body) })
 }
 
 /// Counts one item: the difference to what was known of its name goes to the execution that counted it first.

@@ -98,7 +98,7 @@ impl Writer<'_> {
     }
 
     /// Appends an event to the chain of its run, or of the home.
-    pub(super) fn append(&mut self, fact: Fact<'_>) -> Result<()> {
+    pub(super) fn append(&mut self, fact: &Fact<'_>) -> Result<()> {
         let chain = fact.run.map_or(HOME_CHAIN, RunId::as_str).to_owned();
         let head = self.head(&chain)?;
         let mut event = Event {
@@ -119,7 +119,7 @@ impl Writer<'_> {
             hash: Sha256Hash([0; 32]),
         };
         event.hash = event.chained_hash();
-        self.insert_event(&event, &fact)?;
+        self.insert_event(&event, fact)?;
         self.heads.insert(event.chain, ChainHead { count: event.n, head: event.hash });
         Ok(())
     }

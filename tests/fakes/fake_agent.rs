@@ -174,7 +174,10 @@ impl Agent {
                 self.sleep(Duration::from_millis(number(value)?));
                 Ok(())
             }
-            "wait-for" => self.wait_for(Path::new(value)),
+            "wait-for" => {
+                self.wait_for(Path::new(value));
+                Ok(())
+            }
             "spin" => loop {
                 std::hint::spin_loop();
             },
@@ -293,11 +296,10 @@ impl Agent {
         self.ok()
     }
 
-    fn wait_for(&self, path: &Path) -> io::Result<()> {
+    fn wait_for(&self, path: &Path) {
         while !path.exists() {
             self.sleep(LOOK);
         }
-        Ok(())
     }
 
     /// Sleeps, but never past the deadline.

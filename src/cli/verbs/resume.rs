@@ -37,13 +37,10 @@ fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOption
     let _listener = session.listen(&inbox, Hangup::Stops)?;
     let own_program = session.own_program()?;
     let mut progress = session.progress();
-    let mut told = Vec::new();
+    let say = &mut session.say;
     let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
-    let answer = resume::resume(place, acting, run, options, &mut |outlook| told.push(text_of(outlook)));
+    let answer = resume::resume(place, acting, run, options, &mut |outlook| say.chat(&text_of(outlook)));
     progress.finish();
-    for text in told {
-        session.say.chat(&text);
-    }
     finish(session, place, &answer?, None)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Active, ActiveAgent, Attempt, Cause};
 use crate::domain::budget::LimitKind;
+use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
@@ -77,7 +78,8 @@ impl Attempt<'_> {
         }
         self.copy.snapshot(self.host, self.held, Some(&step.key))?;
         let (call, session) = self.calls.remove(&step.key).unwrap_or((Call::Fresh, None));
-        let (spec, at_work) = agent::start(&AgentCall {
+        let budget = self.budget_for_agent();
+        let request = AgentCall {
             host: self.host,
             hold: &self.held.hold,
             run: self.run,
@@ -86,8 +88,13 @@ impl Attempt<'_> {
             dir: self.copy.workspace.dir(),
             call: &call,
             session: session.as_deref(),
-            budget: &self.budget_for_agent(),
-        })?;
+            budget: &budget,
+        };
+        let identity = if execution.nth == 1 { agent::identify(&request)? } else { None };
+        let (spec, at_work) = agent::start(&request)?;
+        if let Some(identity) = identity {
+            self.held.note(EventKind::AgentIdentified, Some(&step.key), &identity)?;
+        }
         Ok((spec, Some(ActiveAgent::new(at_work, call))))
     }
 

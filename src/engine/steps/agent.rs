@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{Execution, capture, own_vars, secrets};
 use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
@@ -20,8 +21,12 @@ use crate::engine::error::EngineError;
 use crate::engine::host::Host;
 use crate::engine::meter;
 use crate::process::environment::{Audience, allowed};
+use crate::process::probe;
 use crate::process::spec::{CommandSpec, StopRule};
 use crate::store::Hold;
+
+/// How long an agent may take to tell its version.
+const VERSION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an agent is called, which decides what it is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +147,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
         dies_with_parent: true,
         capture: capture(&run_dir, execution, inputs, true, secrets),
     };
-    Ok((spec, AtWork::new(reader, rules.price, call.session)))
+    Ok((spec, AtWork::new(reader, rules.price)))
 }
 
 fn no_agent(step: &StepKey) -> EngineError {
@@ -185,15 +190,8 @@ fn values(call: &AgentCall<'_>) -> PromptValues {
 }
 
 impl AtWork {
-    fn new(reader: Box<dyn Reader>, price: Option<crate::domain::budget::Price>, session: Option<&str>) -> Self {
-        Self {
-            reader,
-            open_tools: BTreeSet::new(),
-            result_at: None,
-            watched: false,
-            price,
-            session: session.map(ToOwned::to_owned),
-        }
+    fn new(reader: Box<dyn Reader>, price: Option<crate::domain::budget::Price>) -> Self {
+        Self { reader, open_tools: BTreeSet::new(), result_at: None, watched: false, price, session: None }
     }
 
     /// Takes note of events; answers what is to be counted and recorded.
@@ -202,6 +200,7 @@ impl AtWork {
         for event in events {
             match event {
                 AgentEvent::Session { id, model } => {
+                    // Recorded for each execution, a continued conversation too: whoever takes over asks for this one's.
                     if self.session.as_deref() != Some(id) || model.is_some() {
                         told.session = Some((id.clone(), model.clone()));
                     }
@@ -221,6 +220,28 @@ impl AtWork {
         }
         told
     }
+}
+
+/// Which agent it is: name, version, program. Asked once per attempt; an agent without a version has none to tell.
+pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
+    let (agent, rules) = parts(call.inputs, &call.execution.step).ok_or_else(|| no_agent(&call.execution.step))?;
+    let vars = allowed(call.host.vars, Audience::Agent, &rules.env);
+    let request = AgentRequest {
+        agent,
+        rules: &rules,
+        workspace: call.dir,
+        repository: call.host.repo.root(),
+        prompt_file: call.dir,
+        session: None,
+        private_home: &call.host.home.private_home(&agent.name)?,
+        env: &vars,
+        own_program: call.host.own_program,
+    };
+    let Some((program, args)) = agents::version_command(&request)? else { return Ok(None) };
+    let said = probe(&program, &args, &vars, VERSION_PATIENCE).ok();
+    let version = said.and_then(|s| agents::parse_version(agent.protocol, &s.stdout));
+    let version = version.unwrap_or_else(|| "of unknown version".to_owned());
+    Ok(Some(format!("{} {version} at {}", agent.name, program.display())))
 }
 
 /// Counts what an inspection of an unseen execution found, under the names the live reader would have used.

@@ -65,6 +65,8 @@ fn r_w1_clean_means_what_git_status_says() {
     world.write("windows.txt", "a\r\nb\r\n");
     world.git(&["-c", "core.autocrlf=input", "add", "windows.txt"]);
     world.git(&["commit", "-q", "-m", "crlf"]);
+    // Written again, so that nobody believes the index without reading.
+    world.write("windows.txt", "a\r\nb\r\n");
     let user = UserGit { home: Some(world.beside("home")), ..UserGit::default() };
     let repo = Repo::discover_for(&world.root, &user).unwrap();
     assert_eq!(repo.state(&[]).unwrap().paths(), Vec::<String>::new());

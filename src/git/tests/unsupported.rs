@@ -41,16 +41,6 @@ fn sha_256_and_reftable_are_refused() {
 }
 
 #[test]
-fn the_way_out_of_reftable_leads_out() {
-    let world = World::empty();
-    world.git(&["refs", "migrate", "--ref-format=reftable"]);
-    world.write("x", "x\n");
-    world.commit("first");
-    way_out(&world, Repo::discover(&world.root).unwrap_err().way_out());
-    world.repo().head().unwrap();
-}
-
-#[test]
 fn a_partial_clone_is_refused_and_the_way_out_leads_out() {
     let world = World::new();
     world.git(&["config", "uploadpack.allowFilter", "true"]);
@@ -58,10 +48,17 @@ fn a_partial_clone_is_refused_and_the_way_out_leads_out() {
     let url = format!("file://{}", world.root.display());
     world.git_in(&world.base(), &["clone", "-q", "--filter=blob:none", "--no-checkout", &url, "partial"]);
     let partial = world.beside("partial");
-    let error = Repo::discover(&partial).unwrap_err();
-    assert_eq!(error.code(), Code::RepositoryUnsupported);
-    let out = world.command(&partial).args(["version"]).output().unwrap();
-    assert!(out.status.success());
+    let repo = Repo::discover(&partial).unwrap();
+    let error = Workspace::create(&repo, &world.beside("work/p"), &world.head()).unwrap_err();
+    assert_eq!(error.to_string(), "the repository uses a partial clone, where objects are missing");
+    assert_eq!(Workspace::in_place(&repo, &world.beside("work/i")).unwrap_err().code(), Code::RepositoryUnsupported);
+    assert!(!world.beside("work/p.new").exists());
+    world.git_in(&partial, &["config", "extensions.partialClone", "origin"]);
+    assert_eq!(
+        Repo::discover(&partial).unwrap_err().code(),
+        Code::RepositoryUnsupported,
+        "as older versions of git wrote it"
+    );
     shell(&world, &partial, error.way_out().unwrap());
     let repo = Repo::discover(&partial).unwrap();
     Workspace::create(&repo, &world.beside("work/p"), &world.head()).unwrap();

@@ -22,6 +22,8 @@ pub(super) struct AgentHead {
     pub(super) commit: Option<Oid>,
     /// How many commits lie between.
     pub(super) count: usize,
+    /// The objects that were copied.
+    pub(super) copied: Vec<Oid>,
     /// Why commits that are there were not taken.
     pub(super) warnings: Vec<String>,
 }
@@ -29,7 +31,9 @@ pub(super) struct AgentHead {
 /// Reads where HEAD is and copies what is new. A copy whose `.git` cannot be believed gives a warning, never an error:
 /// its files are still worth keeping.
 pub(super) fn take_over(workspace: &Workspace, store: &Repository, base: Oid) -> Result<AgentHead> {
-    let found = if workspace.is_isolated() { from_copy(workspace, store, base)? } else { from_checkout(store) };
+    let mut copied = Vec::new();
+    let found =
+        if workspace.is_isolated() { from_copy(workspace, store, base, &mut copied)? } else { from_checkout(store) };
     let head = match found {
         Ok(head) => head,
         Err(why) => return Ok(AgentHead { warnings: vec![why], ..AgentHead::default() }),
@@ -37,14 +41,11 @@ pub(super) fn take_over(workspace: &Workspace, store: &Repository, base: Oid) ->
     if head == base {
         return Ok(AgentHead::default());
     }
-    match commits_since(store, base, head) {
-        Some(count) => Ok(AgentHead { commit: Some(head), count, warnings: Vec::new() }),
-        None => {
-            let why =
-                format!("HEAD of the working copy, {head}, does not descend from {base}; only its files were taken");
-            Ok(AgentHead { warnings: vec![why], ..AgentHead::default() })
-        }
+    if let Some(count) = commits_since(store, base, head) {
+        return Ok(AgentHead { commit: Some(head), count, copied, warnings: Vec::new() });
     }
+    let why = format!("HEAD of the working copy, {head}, does not descend from {base}; only its files were taken");
+    Ok(AgentHead { warnings: vec![why], ..AgentHead::default() })
 }
 
 /// How many commits lead from `base` to `head`; nothing where none do. libgit2's own walks fail at the border of a shallow
@@ -86,7 +87,12 @@ fn from_checkout(store: &Repository) -> std::result::Result<Oid, String> {
     head.map(|commit| commit.id()).map_err(|error| format!("HEAD cannot be read: {}", error.message()))
 }
 
-fn from_copy(workspace: &Workspace, store: &Repository, base: Oid) -> Result<std::result::Result<Oid, String>> {
+fn from_copy(
+    workspace: &Workspace,
+    store: &Repository,
+    base: Oid,
+    copied: &mut Vec<Oid>,
+) -> Result<std::result::Result<Oid, String>> {
     let git_dir = workspace.dir.join(".git");
     if !fs::symlink_metadata(&git_dir).is_ok_and(|found| found.is_dir()) {
         return Ok(Err("the working copy's `.git` was replaced or removed; only its files were taken".to_owned()));
@@ -102,7 +108,7 @@ fn from_copy(workspace: &Workspace, store: &Repository, base: Oid) -> Result<std
     if head == base {
         return Ok(Ok(head));
     }
-    Ok(match copy_objects(&objects, store, head) {
+    Ok(match copy_objects(&objects, store, head, copied) {
         Ok(()) => Ok(head),
         Err(why) => Err(format!("the agent's commits could not be taken over ({why}); only its files were")),
     })
@@ -151,25 +157,26 @@ fn packed_ref(git_dir: &Path, name: &str) -> Option<Oid> {
 }
 
 /// Copies a commit and everything below it that the store does not have.
-fn copy_objects(objects: &Path, store: &Repository, head: Oid) -> std::result::Result<(), String> {
+fn copy_objects(objects: &Path, store: &Repository, head: Oid, copied: &mut Vec<Oid>) -> Copied {
     let text = |error: git2::Error| error.message().to_owned();
     let place = objects.to_str().ok_or("its path is no text")?;
     let theirs = Odb::new().map_err(text)?;
     theirs.add_disk_alternate(place).map_err(text)?;
     let ours = store.odb().map_err(text)?;
-    Copier { theirs: &theirs, ours: &ours }.commits(head)
+    Copier { theirs: &theirs, ours: &ours, copied }.commits(head)
 }
 
 struct Copier<'o> {
     theirs: &'o Odb<'o>,
     ours: &'o Odb<'o>,
+    copied: &'o mut Vec<Oid>,
 }
 
 type Copied = std::result::Result<(), String>;
 
 impl Copier<'_> {
     /// Parents before children and contents before commits: what the store has, it has completely, also after a crash.
-    fn commits(&self, head: Oid) -> Copied {
+    fn commits(&mut self, head: Oid) -> Copied {
         let mut read: HashMap<Oid, (Oid, Vec<u8>)> = HashMap::new();
         let mut open = vec![head];
         while let Some(id) = open.last().copied() {
@@ -192,7 +199,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    fn tree(&self, id: Oid) -> Copied {
+    fn tree(&mut self, id: Oid) -> Copied {
         if self.has(id) {
             return Ok(());
         }
@@ -211,7 +218,7 @@ impl Copier<'_> {
         self.write(id, ObjectType::Tree, &bytes)
     }
 
-    fn blob(&self, id: Oid) -> Copied {
+    fn blob(&mut self, id: Oid) -> Copied {
         if self.has(id) {
             return Ok(());
         }
@@ -231,8 +238,9 @@ impl Copier<'_> {
         Ok(object.data().to_vec())
     }
 
-    fn write(&self, id: Oid, kind: ObjectType, bytes: &[u8]) -> Copied {
+    fn write(&mut self, id: Oid, kind: ObjectType, bytes: &[u8]) -> Copied {
         let written = self.ours.write(kind, bytes).map_err(|error| error.message().to_owned())?;
+        self.copied.push(written);
         if written == id { Ok(()) } else { Err(format!("{id} does not have the contents of its name")) }
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn make(workspace: &Workspace, commit: &str) -> Result<()> {
     if fs::symlink_metadata(dir).is_ok() {
         return Err(GitError::io(dir)(io::Error::from(io::ErrorKind::AlreadyExists)));
     }
+    workspace.repo.check_complete(commit)?;
     let fresh = sibling(dir, ".new");
     remove_leftover(&fresh)?;
     fs::create_dir(&fresh).map_err(GitError::io(&fresh))?;

@@ -25,9 +25,11 @@ pub(super) struct Survey {
     /// Tracked files that are not on disk, and what they held.
     pub(super) deleted: Vec<(Vec<u8>, Oid)>,
     /// Contents that came or changed: a deleted file whose contents are here was moved.
-    came: HashSet<Oid>,
+    pub(super) came: HashSet<Oid>,
     /// Entries of the index that should be on disk.
     tracked: usize,
+    /// Folders that are repositories of their own.
+    pub(super) nested: Vec<Vec<u8>>,
     /// What could not be taken in.
     pub(super) warnings: Vec<String>,
 }
@@ -80,7 +82,8 @@ pub(super) fn survey(workspace: &Workspace, repository: &Repository, seed: &Tree
     let index = load(workspace, repository, Some(seed))?;
     let beneath = Beneath::open(&workspace.dir).map_err(|_| GitError::WorkspaceLost { path: workspace.dir.clone() })?;
     let tracked = index.iter().filter(|entry| entry.mode != GITLINK && !is_masked(entry)).count();
-    let mut survey = Survey { index, deleted: Vec::new(), came: HashSet::new(), tracked, warnings: Vec::new() };
+    let mut survey =
+        Survey { index, deleted: Vec::new(), came: HashSet::new(), tracked, nested: Vec::new(), warnings: Vec::new() };
     let mut come = Vec::new();
     {
         let mut options = options();
@@ -103,7 +106,7 @@ pub(super) fn survey(workspace: &Workspace, repository: &Repository, seed: &Tree
         }
     }
     come.extend(added_by_the_agent(workspace, &survey.index));
-    for path in expand_nested(&beneath, come, &mut survey.warnings)? {
+    for path in expand_nested(&beneath, come, &mut survey)? {
         take_in(&beneath, &mut survey, &path)?;
     }
     note_submodules(&beneath, &mut survey);
@@ -147,14 +150,16 @@ fn added_by_the_agent(workspace: &Workspace, index: &Index) -> Vec<Vec<u8>> {
 }
 
 /// Puts the files of a repository inside the working copy in place of its folder: they are the agent's work as well.
-fn expand_nested(beneath: &Beneath, come: Vec<Vec<u8>>, warnings: &mut Vec<String>) -> Result<Vec<Vec<u8>>> {
+fn expand_nested(beneath: &Beneath, come: Vec<Vec<u8>>, survey: &mut Survey) -> Result<Vec<Vec<u8>>> {
     let mut files = Vec::with_capacity(come.len());
     for path in come {
         let Some(folder) = path.strip_suffix(b"/") else {
             files.push(path);
             continue;
         };
-        warnings.push(format!("`{}` is a repository of its own; its files were taken without it", paths::text(folder)));
+        let name = paths::text(folder);
+        survey.warnings.push(format!("`{name}` is a repository of its own; its files were taken without it"));
+        survey.nested.push(folder.to_vec());
         beneath.files_below(folder, &mut files).map_err(GitError::io(beneath.path()))?;
     }
     files.sort();

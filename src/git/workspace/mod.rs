@@ -6,6 +6,7 @@
 
 mod commits;
 mod copy;
+mod durable;
 mod index;
 mod raw_object;
 mod restore;
@@ -18,12 +19,13 @@ use std::path::{Path, PathBuf};
 
 use git2::Repository;
 
+pub(in crate::git) use raw_object::is_safe_name;
 pub use snapshot::Snapshot;
 
-use super::apply::apply_patch_to_dir;
 use super::beneath::{Beneath, is_absent};
 use super::error::{GitError, Result};
 use super::guard::GuardPrint;
+use super::patch_dir::apply_patch_to_dir;
 use super::paths;
 use super::repo::Repo;
 
@@ -78,6 +80,7 @@ impl Workspace {
         }
         let dir = repo.root().to_owned();
         let workspace = Self { repo, dir, index: private_index.to_owned(), kind: Kind::InPlace };
+        workspace.repo.check_complete(&workspace.repo.head()?.commit)?;
         // Refuses a split or sparse index now rather than after the agent ran.
         index::load(&workspace, &workspace.store()?, None)?;
         Ok(workspace)

@@ -11,8 +11,11 @@ pub(super) fn commit(bytes: &[u8]) -> Option<(Oid, Vec<Oid>)> {
     Some((tree, parents))
 }
 
-/// Mode, name and object of each entry of a tree, or nothing where the bytes are no tree.
-pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<(&[u8], &[u8], Oid)>> {
+/// Mode, name and object.
+pub(super) type Entry<'b> = (&'b [u8], &'b [u8], Oid);
+
+/// The entries of a tree, or nothing where the bytes are no tree.
+pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
     const ID_BYTES: usize = 20;
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -27,7 +30,7 @@ pub(super) fn tree(mut bytes: &[u8]) -> Option<Vec<(&[u8], &[u8], Oid)>> {
 }
 
 /// False for a name that would lead out of its folder or into a `.git`, on this file system or another.
-pub(super) fn is_safe_name(name: &[u8]) -> bool {
+pub(in crate::git) fn is_safe_name(name: &[u8]) -> bool {
     let bare = name.to_ascii_lowercase();
     let bare = bare.trim_ascii_end();
     let bare = &bare[..bare.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1)];

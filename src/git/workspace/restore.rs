@@ -1,6 +1,7 @@
 //! From commit to disk: a working copy made equal to a commit, for a retry that begins from the last snapshot (R-W3), and
 //! the user's uncommitted changes laid over a fresh copy. Whether what is there is saved is the caller's to know.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -83,6 +84,7 @@ impl Workspace {
             beneath.remove(path).map_err(GitError::io(self.dir.join(paths::path(path))))?;
             survey.index.remove_path(paths::path(path)).map_err(GitError::git(DOING))?;
         }
+        self.clear_nested(tree, beneath, &remove, &survey.nested)?;
         let mut checkout = CheckoutBuilder::new();
         checkout.force().recreate_missing(true).disable_pathspec_match(true);
         for path in &write {
@@ -96,17 +98,43 @@ impl Workspace {
         Ok(!remove.is_empty() || !write.is_empty())
     }
 
+    /// Takes the `.git` out of folders that the commit does not have, so that these can go as well.
+    fn clear_nested(&self, tree: &Tree<'_>, beneath: &Beneath, removed: &[Vec<u8>], nested: &[Vec<u8>]) -> Result<()> {
+        let mut folders: BTreeSet<&[u8]> = nested.iter().map(Vec::as_slice).collect();
+        for path in removed {
+            folders.extend(path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &path[..end]));
+        }
+        // The deepest first, so that a folder is empty when its turn comes.
+        for folder in folders.into_iter().rev().filter(|folder| tree.get_path(paths::path(folder)).is_err()) {
+            let at = || GitError::io(self.dir.join(paths::path(folder)));
+            let git_dir = [folder, b"/.git"].concat();
+            if beneath.find(&git_dir).map_err(at())?.is_some() {
+                self.set_aside(&self.dir.join(paths::path(&git_dir)))?;
+            }
+            beneath.prune(folder).map_err(at())?;
+        }
+        Ok(())
+    }
+
     fn renew_git_dir(&self, commit: &str) -> Result<()> {
         let git_dir = self.dir.join(".git");
-        let beneath = Beneath::open(&self.dir).map_err(GitError::io(&self.dir))?;
-        if has_objects(&git_dir.join("objects")) {
-            let aside = (1..).map(|n: u32| sibling(&self.dir, &format!(".git.{n}"))).find(|path| !path.exists());
-            let aside = aside.unwrap_or_else(|| sibling(&self.dir, ".git.0"));
-            fs::rename(&git_dir, &aside).map_err(GitError::io(&aside))?;
-        } else {
-            beneath.remove(b".git").map_err(GitError::io(&git_dir))?;
-        }
+        self.set_aside(&git_dir)?;
         write_git_dir(self, &git_dir, commit)
+    }
+
+    /// Moves a `.git` beside the copy if it has objects, which may be nowhere else, and removes it if not.
+    fn set_aside(&self, git_dir: &Path) -> Result<()> {
+        if has_objects(&git_dir.join("objects")) {
+            let mut number = 1;
+            let mut aside = sibling(&self.dir, ".git.1");
+            while aside.exists() {
+                number += 1;
+                aside = sibling(&self.dir, &format!(".git.{number}"));
+            }
+            return fs::rename(git_dir, &aside).map_err(GitError::io(&aside));
+        }
+        let folder = git_dir.parent().unwrap_or(&self.dir);
+        Beneath::open(folder).and_then(|beneath| beneath.remove(b".git")).map_err(GitError::io(git_dir))
     }
 }
 

@@ -3,8 +3,8 @@
 use git2::{Commit, Repository, Signature};
 
 use super::commits::{self, AgentHead};
-use super::index;
 use super::{Kind, Workspace};
+use super::{durable, index};
 use crate::git::beneath::Beneath;
 use crate::git::error::{GitError, Result};
 use crate::git::paths;
@@ -33,7 +33,8 @@ impl Workspace {
     pub fn snapshot(&self, base: &str, message: &str) -> Result<Snapshot> {
         let repository = self.store()?;
         let base = find_commit(&repository, base)?;
-        let AgentHead { commit: head, count, mut warnings } = commits::take_over(self, &repository, base.id())?;
+        let AgentHead { commit: head, count, copied: mut objects, mut warnings } =
+            commits::take_over(self, &repository, base.id())?;
         let parent = match head {
             Some(head) => repository.find_commit(head).map_err(GitError::git("reading the agent's commit"))?,
             None => base.clone(),
@@ -61,6 +62,10 @@ impl Workspace {
             let written = repository.commit(None, &who, &who, message, &tree, &[&parent]);
             written.map_err(GitError::git("writing the snapshot"))?
         };
+        objects.push(commit);
+        objects.extend(&survey.came);
+        durable::new_trees(&repository, tree, Some(parent.tree_id()), &mut objects)?;
+        durable::settle(&self.repo, &objects)?;
         Ok(Snapshot {
             commit: commit.to_string(),
             tree: tree.to_string(),

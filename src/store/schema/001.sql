@@ -62,6 +62,8 @@ CREATE TABLE run (
     UNIQUE (tenant, fingerprint, instance)
 ) STRICT;
 
+-- Query: the newest runs (`RunFilter::Newest`).
+CREATE INDEX run_by_age ON run (tenant, seq);
 -- Query: the runs of one task, newest first (`RunFilter::Task`).
 CREATE INDEX run_by_task ON run (tenant, task, created_at);
 -- Query: open runs, dead letters, and RUNNING runs whose holder may be gone.

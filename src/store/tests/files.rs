@@ -1,1 +1,232 @@
-//! Placeholder.
+//! The database as a file: created, refused, migrated, damaged, read-only.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::super::migrate::{MIGRATIONS, Migration, check_readable, migrate};
+use super::super::{connection, write};
+use super::*;
+use crate::domain::failure::Code;
+use crate::store::{RunFilter, StoreError};
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The file alone, with everything of the log in it.
+fn folded(world: &World) -> Vec<u8> {
+    world.raw().query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
+    std::fs::read(world.path()).unwrap()
+}
+
+#[test]
+fn f98_only_the_owner_can_read_the_files() {
+    let mut world = World::new();
+    world.started(&new_run("182", "a"));
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(Path::new(&format!("{}{suffix}", world.path().display()))), 0o600, "{suffix}");
+    }
+    std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    Store::open(&world.path()).unwrap();
+    assert_eq!(mode(&world.path()), 0o600);
+}
+
+#[test]
+fn i1_every_commit_is_synchronous() {
+    let world = World::new();
+    let pragma = |name: &str| world.store.db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((pragma("synchronous"), pragma("foreign_keys")), (2, 1));
+    let journal: String = world.store.db.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(journal, "wal");
+}
+
+#[test]
+fn looking_creates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    assert!(Store::open_read_only(&path).unwrap().is_none());
+    assert!(Store::open_existing(&path).unwrap().is_none());
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    assert!(Store::open_read_only(&path).unwrap().is_none());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn looking_writes_nothing() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    let mut looking = Store::open_read_only(&world.path()).unwrap().unwrap();
+    assert_eq!(looking.runs(&RunFilter::All).unwrap().len(), 1);
+    let refused = looking.record(&hold, &[step("qa", StepEvent::Begin)], &ctx(1)).unwrap_err();
+    assert_eq!(refused, StoreError::ReadOnly);
+}
+
+#[test]
+fn looking_sees_what_others_commit_and_when() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    let looking = Store::open_read_only(&world.path()).unwrap().unwrap();
+    let before = looking.data_version().unwrap();
+    assert_eq!(looking.data_version().unwrap(), before);
+    world.record(&hold, &[step("qa", StepEvent::Begin)]).unwrap();
+    assert_ne!(looking.data_version().unwrap(), before);
+}
+
+#[test]
+fn f17_a_newer_database_is_refused_without_one_byte_changed() {
+    let mut world = World::new();
+    world.started(&new_run("182", "a"));
+    world.raw().pragma_update(None, "user_version", 999).unwrap();
+    // As a process that was killed leaves it: with a log that a writer would fold into the file.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    for suffix in ["", "-wal"] {
+        let from = format!("{}{suffix}", world.path().display());
+        std::fs::copy(from, format!("{}{suffix}", path.display())).unwrap();
+    }
+    let contents = || ["", "-wal"].map(|suffix| std::fs::read(format!("{}{suffix}", path.display())).unwrap());
+    let before = contents();
+    assert!(!before[1].is_empty());
+    let too_new = StoreError::TooNew { found: 999, known: 1 };
+    assert_eq!(Store::open(&path).unwrap_err(), too_new);
+    assert_eq!(Store::open_existing(&path).unwrap_err(), too_new);
+    assert_eq!(Store::open_read_only(&path).unwrap_err(), too_new);
+    assert_eq!(too_new.to_string(), "the database has version 999, this agentrun knows version 1");
+    assert!(contents() == before);
+}
+
+const SECOND: Migration =
+    Migration { version: 2, min_reader: 1, min_writer: 2, sql: "ALTER TABLE run ADD COLUMN colour TEXT;" };
+
+#[test]
+fn r_u8_f18_an_upgrade_keeps_a_copy_and_is_done_once() {
+    let mut world = World::new();
+    world.started(&new_run("182", "a"));
+    let path = world.path();
+    let both = [MIGRATIONS[0], SECOND];
+    let mut db = connection::open_writing(&path).unwrap();
+    migrate(&mut db, &path, MIGRATIONS).unwrap();
+    migrate(&mut db, &path, &both).unwrap();
+    migrate(&mut db, &path, &both).unwrap();
+    let versions: i64 = db.query_row("SELECT count(*) FROM schema_version", (), |row| row.get(0)).unwrap();
+    assert_eq!(versions, 2);
+    let copy = world.dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(mode(&copy), 0o600);
+    let copy = Store::open_read_only(&copy).unwrap().unwrap();
+    assert_eq!(copy.runs(&RunFilter::All).unwrap().len(), 1);
+    drop(db);
+    // This program is old now: it may read what version 2 says it may, and no more.
+    assert!(check_readable(&world.raw(), MIGRATIONS).unwrap().is_some());
+    assert!(Store::open_read_only(&path).unwrap().is_some());
+    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: 2, known: 1 });
+}
+
+#[test]
+fn f18_an_upgrade_that_fails_leaves_the_old_version() {
+    let mut world = World::new();
+    world.started(&new_run("182", "a"));
+    let path = world.path();
+    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..SECOND };
+    let mut db = connection::open_writing(&path).unwrap();
+    assert!(migrate(&mut db, &path, &[MIGRATIONS[0], broken]).is_err());
+    drop(db);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.runs(&RunFilter::All).unwrap().len(), 1);
+    assert!(store.db.prepare("SELECT colour FROM run").is_err());
+}
+
+#[test]
+fn a_file_of_another_program_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE cookies (x)").unwrap();
+    assert_eq!(Store::open(&path).unwrap_err().code(), Code::StateCorrupt);
+    std::fs::write(&path, vec![7_u8; 8192]).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert_eq!(Store::open(&path).unwrap_err().code(), Code::StateCorrupt);
+    assert!(std::fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn f13_flipped_bytes_are_found_and_the_file_is_left_alone() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("context", StepEvent::Begin), step("context", StepEvent::Succeed)]).unwrap();
+    let whole = folded(&world);
+    let pages = whole.len() / 4096;
+    assert!(pages > 20);
+    // The first bytes of a page tell its type and its number of cells: 8 pages of every kind, from the first to the last.
+    for n in 0..8 {
+        let page = n * (pages - 1) / 7;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agentrun.db");
+        let mut damaged = whole.clone();
+        let header = page * 4096 + if page == 0 { 100 } else { 0 };
+        for byte in &mut damaged[header..header + 8] {
+            *byte ^= 0xff;
+        }
+        std::fs::write(&path, &damaged).unwrap();
+        let answer = Store::open(&path).map(drop);
+        assert_eq!(answer.unwrap_err().code(), Code::StateCorrupt, "page {page}");
+        assert!(std::fs::read(&path).unwrap() == damaged, "page {page}: untouched");
+    }
+}
+
+#[test]
+fn f13_a_value_that_cannot_be_is_damage_too() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.raw().execute("UPDATE run SET status = 'PURPLE'", ()).unwrap();
+    let damaged = world.store.find_run(&hold.run).unwrap_err();
+    assert_eq!(damaged.to_string(), "the database is damaged: status has the impossible value `PURPLE`");
+    assert_eq!(world.record(&hold, &[step("qa", StepEvent::Begin)]).unwrap_err().code(), Code::StateCorrupt);
+}
+
+#[test]
+fn doctor_finds_a_missing_parent() {
+    let world = World::new();
+    world.store.integrity().unwrap();
+    let raw = world.raw();
+    raw.pragma_update(None, "foreign_keys", false).unwrap();
+    raw.execute("INSERT INTO run_inputs VALUES (99, '{}', 0)", ()).unwrap();
+    let damaged = world.store.integrity().unwrap_err();
+    assert_eq!(damaged.to_string(), "the database is damaged: a row of run_inputs refers to a missing row of run");
+}
+
+#[test]
+fn f10_a_folder_that_cannot_be_written_to() {
+    if rustix::process::geteuid().is_root() {
+        return; // Rights do not bind root; the real binary is tried on a read-only mount.
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+    assert_eq!(Store::open(&dir.path().join("agentrun.db")).unwrap_err(), StoreError::ReadOnly);
+}
+
+#[test]
+fn t3_a_write_transaction_holds_the_lock_from_its_first_statement() {
+    let world = World::new();
+    let mut one = connection::open_writing(&world.path()).unwrap();
+    let _held = write::immediate(&mut one).unwrap();
+    let mut other = world.raw();
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    assert_eq!(write::immediate(&mut other).map(drop).unwrap_err(), StoreError::Busy);
+}
+
+#[test]
+fn t3_nothing_else_begins_a_transaction_or_writes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
+    let words = ["transaction()", "savepoint", ".execute(", ".execute_batch(", "Behavior::"];
+    for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if file.extension().is_none_or(|end| end != "rs") || ["write.rs", "migrate.rs"].contains(&name.as_str()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        for word in words {
+            let reads = name == "read.rs" && word == "Behavior::" && text.matches(word).count() == 1;
+            assert!(!text.contains(word) || reads, "{name} uses {word}");
+        }
+    }
+}

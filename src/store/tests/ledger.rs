@@ -1,1 +1,118 @@
-//! Placeholder.
+//! R-R4, I9: what a task used, over all its runs, until its last verified success.
+
+use super::*;
+use crate::domain::budget::Usage;
+use crate::domain::change::MeterItem;
+use crate::domain::outcome::ProcessEnd;
+use crate::domain::quantity::Millis;
+use crate::domain::run::AttemptEvent;
+
+fn item(name: &str, input: u64, output: u64) -> MeterItem {
+    MeterItem { name: name.into(), input, cached: input / 2, output, cost_micros: None, tool_calls: 0 }
+}
+
+fn used(items: Vec<MeterItem>, active: u64) -> Change {
+    Change::Usage { step: key("codex"), items, active: Millis(active) }
+}
+
+fn of_task(world: &World) -> Usage {
+    world.store.task_usage(&TaskId::new("182").unwrap()).unwrap()
+}
+
+#[test]
+fn r_r4_the_ledger_counts_over_attempts_runs_and_new_instances() {
+    let mut world = World::new();
+    assert_eq!(of_task(&world), Usage::default(), "an unknown task has used nothing");
+    let first = world.started(&new_run("182", "a"));
+    world.record(&first, &[step("codex", StepEvent::Begin), used(vec![item("r1", 100, 10)], 50)]).unwrap();
+    let fail = Change::Attempt { event: AttemptEvent::Fail, failure: None };
+    let end =
+        Change::Execution { step: key("codex"), end: ProcessEnd::Exited { code: 1 }, result: None, active: Millis(60) };
+    world.record(&first, &[end, step("codex", StepEvent::Fail), fail, run_event(RunEvent::Fail)]).unwrap();
+    let again = world.claim(&first.run, RunEvent::Resume, 1).unwrap();
+    world.record(&again, &[step("codex", StepEvent::BeginAgain), used(vec![item("r2", 40, 4)], 5)]).unwrap();
+
+    let view = world.store.view(&first.run).unwrap();
+    assert_eq!((view.usage.input, view.usage.output, view.usage.active), (140, 14, Millis(65)));
+    assert_eq!((view.attempt_usage.input, view.attempt_usage.active), (40, Millis(5)));
+    assert_eq!((view.usage.failed_attempts, view.attempt_usage.failed_attempts), (1, 0));
+    assert_eq!(view.usage, view.task_usage);
+
+    world.record(&again, &[run_event(RunEvent::Interrupt)]).unwrap();
+    let other = world.started(&NewRun { fresh: true, ..new_run("182", "a") });
+    world.record(&other, &[step("codex", StepEvent::Begin), used(vec![item("r1", 1, 1)], 1)]).unwrap();
+    assert_eq!((of_task(&world).input, of_task(&world).failed_attempts), (141, 1), "--new does not begin anew");
+    assert_eq!(world.store.view(&other.run).unwrap().usage.input, 1);
+
+    world.record(&other, &[step("codex", StepEvent::Succeed), Change::CloseLedger]).unwrap();
+    assert_eq!(of_task(&world), Usage::default(), "a verified success does");
+    let view = world.store.view(&other.run).unwrap();
+    assert_eq!((view.usage.input, view.task_usage.input), (1, 0), "the run's own usage stays");
+    world.record(&other, &[step("report", StepEvent::Begin), run_event(RunEvent::Succeed)]).unwrap();
+}
+
+#[test]
+fn i9_a_counter_never_falls_and_a_name_counts_once() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("codex", StepEvent::Begin)]).unwrap();
+    for (input, expected) in [(100, 100), (40, 100), (250, 250), (0, 250)] {
+        world.record(&hold, &[used(vec![item("r1", input, 0)], input)]).unwrap();
+        let usage = world.store.view(&hold.run).unwrap().usage;
+        assert_eq!((usage.input, usage.cached, usage.active), (expected, expected / 2, Millis(expected)));
+    }
+    world.record(&hold, &[used(vec![item("r2", 1, 1), item("r2", 1, 1)], 0)]).unwrap();
+    assert_eq!(of_task(&world).output, 1);
+}
+
+#[test]
+fn i9_usage_of_an_ended_execution_still_counts_for_it() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("codex", StepEvent::Begin), step("codex", StepEvent::Fail)]).unwrap();
+    world.record(&hold, &[used(vec![item("r1", 7, 0)], 3)]).unwrap();
+    let next = world.claim(&hold.run, RunEvent::TakeOver, 1).unwrap();
+    world.record(&next, &[step("codex", StepEvent::BeginAgain)]).unwrap();
+    // The same response, told again in the second execution, with a late correction: it belongs to the first.
+    world.record(&next, &[used(vec![item("r1", 9, 0)], 3)]).unwrap();
+    let view = world.store.view(&hold.run).unwrap();
+    assert_eq!((view.usage.input, view.attempt_usage.input), (9, 0));
+}
+
+#[test]
+fn r_r4_an_unknown_cost_stays_unknown_and_a_known_one_adds_up() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("codex", StepEvent::Begin), used(vec![item("r1", 1, 1)], 1)]).unwrap();
+    assert_eq!(of_task(&world).cost_micros, None);
+    let costs = |name: &str, cost| MeterItem { cost_micros: Some(cost), ..item(name, 1, 1) };
+    world.record(&hold, &[used(vec![costs("r1", 5), costs("r2", 0)], 1)]).unwrap();
+    world.record(&hold, &[used(vec![costs("r1", 3), item("r1", 1, 1)], 1)]).unwrap();
+    assert_eq!(of_task(&world).cost_micros, Some(5));
+}
+
+#[test]
+fn f46_impossible_numbers_do_not_break_the_sums() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    let huge = (0..50).map(|n| MeterItem { tool_calls: u64::MAX, ..item(&format!("r{n}"), u64::MAX, u64::MAX) });
+    world.record(&hold, &[step("codex", StepEvent::Begin), used(huge.collect(), u64::MAX)]).unwrap();
+    let usage = of_task(&world);
+    assert!(usage.input > 1 << 50 && usage.tokens() > 0);
+}
+
+#[test]
+fn r_r4_a_failed_attempt_counts_in_the_ledger_in_which_it_began() {
+    let mut world = World::new();
+    let one = world.started(&new_run("182", "a"));
+    let two = world.started(&new_run("182", "b"));
+    world.record(&two, &[Change::CloseLedger]).unwrap();
+    world.record(&one, &[Change::Attempt { event: AttemptEvent::Fail, failure: None }]).unwrap();
+    assert_eq!(of_task(&world).failed_attempts, 0);
+    let park = Change::Attempt { event: AttemptEvent::Park, failure: None };
+    world.record(&two, &[park, run_event(RunEvent::Interrupt)]).unwrap();
+    let two = world.claim(&two.run, RunEvent::Resume, 1).unwrap();
+    assert_eq!(of_task(&world).failed_attempts, 0, "a signal uses none up");
+    world.claim(&two.run, RunEvent::TakeOver, 2).unwrap();
+    assert_eq!(of_task(&world).failed_attempts, 1, "a crash does");
+}

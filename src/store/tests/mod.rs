@@ -39,12 +39,21 @@ pub(super) enum CommitFault {
     Kept,
 }
 
+thread_local! {
+    /// The ids of the events of lost commits, newest last.
+    static LOST_EVENTS: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// Commits, or fails to.
 pub(super) fn commit_with(tx: rusqlite::Transaction<'_>, fault: Option<CommitFault>) -> rusqlite::Result<()> {
     let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
     match fault {
         None => tx.commit(),
-        Some(CommitFault::Lost(code)) => tx.rollback().and(failure(code)),
+        Some(CommitFault::Lost(code)) => {
+            let newest = "SELECT id FROM event ORDER BY seq DESC LIMIT 1";
+            LOST_EVENTS.with_borrow_mut(|ids| ids.extend(tx.query_row(newest, (), |row| row.get::<_, String>(0))));
+            tx.rollback().and(failure(code))
+        }
         Some(CommitFault::Kept) => tx.commit().and(failure(rusqlite::ffi::SQLITE_IOERR_FSYNC)),
     }
 }

@@ -1,0 +1,156 @@
+//! Coming to rest: how an attempt ended is recorded, its work is brought home, the last words are written, and what is no
+//! longer needed is put away.
+
+use super::attempt::{AttemptEnd, Cause};
+use super::closing;
+use super::error::EngineError;
+use super::held::Held;
+use super::host::{Host, now};
+use super::meter::Meter;
+use super::workspace::Copy;
+use crate::domain::change::Change;
+use crate::domain::event::EventKind;
+use crate::domain::failure::{Code, Failure};
+use crate::domain::ids::StepKey;
+use crate::domain::plan::after_failure::{self, Then, Tried};
+use crate::domain::quantity::Millis;
+use crate::domain::record::RunView;
+use crate::domain::run::{AttemptEvent, RunEvent};
+use crate::domain::step::{StepEvent, StepState};
+use crate::domain::task::{KeepChanges, WorkspaceKind};
+
+/// Records how the attempt ended, brings the work home, writes the last words. Answers the wait before the next attempt.
+pub fn settle(
+    host: &Host<'_>,
+    held: &mut Held,
+    view: &RunView,
+    copy: Option<Copy>,
+    (end, waited): (&AttemptEnd, Millis),
+) -> Result<Option<Millis>, EngineError> {
+    if *end == AttemptEnd::Stopped(Cause::LeaseLost) {
+        return Err(EngineError::failed(
+            Code::Fenced,
+            format!("run {} was taken over by another process", view.run.id),
+        ));
+    }
+    let changed = match &copy {
+        Some(copy) => {
+            let tip = copy.snapshot(host, held, None)?;
+            copy.bring_home(host, held, &tip.commit)?
+        }
+        None => false,
+    };
+    let left =
+        if changed && held.inputs.spec.keep_changes == KeepChanges::Review { Left::ForReview } else { Left::AsUsual };
+    let wait = record_end(held, view, left, (end, waited))?;
+    closing::write_reports(host, held)?;
+    if wait.is_none() {
+        put_away(host, held, copy, (end, changed))?;
+    }
+    closing::write_manifest(host, held)?;
+    Ok(wait)
+}
+
+/// Whether a person wants to see what a failed attempt left (`keep_changes: review`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    AsUsual,
+    ForReview,
+}
+
+/// The changes of attempt and run, in one commit.
+fn record_end(
+    held: &mut Held,
+    view: &RunView,
+    left: Left,
+    (end, waited): (&AttemptEnd, Millis),
+) -> Result<Option<Millis>, EngineError> {
+    let mut wait = None;
+    let (attempt, run, failure, retry_at) = match end {
+        AttemptEnd::Done => (AttemptEvent::Succeed, RunEvent::Succeed, None, None),
+        AttemptEnd::Stopped(Cause::Cancel) => (AttemptEvent::Cancel, RunEvent::Cancel, Some(canceled()), None),
+        AttemptEnd::Stopped(Cause::Budget(breach)) => {
+            let failure = Failure::new(Code::BudgetExceeded, breach.to_string());
+            (AttemptEvent::ExceedBudget, RunEvent::ExceedBudget, Some(failure), None)
+        }
+        AttemptEnd::Stopped(Cause::Signal(signal)) => {
+            let failure = Failure::new(Code::Interrupted, format!("stopped by {}", signal.kind.name()));
+            (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
+        }
+        AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
+        AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
+            (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
+        }
+        AttemptEnd::Failed(failure) if left == Left::ForReview => {
+            (AttemptEvent::Fail, RunEvent::Review, Some(failure.clone()), None)
+        }
+        AttemptEnd::Failed(failure) => {
+            let then = after_failure::then(failure, &held.inputs.policy.retry, &tried(held, view, waited)?);
+            let (event, retry_at) = match then {
+                Then::Retry(length) => {
+                    wait = Some(length);
+                    (RunEvent::Retry, Some(now().utc.plus(length)))
+                }
+                Then::Park(length) => (RunEvent::Retry, Some(now().utc.plus(length))),
+                Then::Fail => (RunEvent::Fail, None),
+                Then::Bury => (RunEvent::BuryDead, None),
+            };
+            (AttemptEvent::Fail, event, Some(failure.clone()), retry_at)
+        }
+    };
+    if run == RunEvent::Cancel {
+        cancel_steps(held)?;
+    }
+    held.stage(Change::Attempt { event: attempt, failure: failure.clone() })?;
+    if run == RunEvent::Succeed {
+        held.stage(Change::CloseLedger)?;
+    }
+    held.stage(Change::Run { event: run, failure, retry_at })?;
+    held.commit()?;
+    Ok(wait)
+}
+
+/// Why a canceled run stands where it stands.
+pub fn canceled() -> Failure {
+    Failure::new(Code::Canceled, "canceled by a person")
+}
+
+/// Steps that had not begun are canceled with their run.
+fn cancel_steps(held: &mut Held) -> Result<(), EngineError> {
+    let open: Vec<StepKey> = held
+        .steps
+        .iter()
+        .filter(|s| matches!(s.state, StepState::Pending | StepState::Running | StepState::WaitingApproval))
+        .map(|s| s.key.clone())
+        .collect();
+    open.iter().try_for_each(|key| held.move_step(key, StepEvent::Cancel, None))
+}
+
+fn tried(held: &Held, view: &RunView, waited: Millis) -> Result<Tried, EngineError> {
+    let used = held.store().view(&held.hold.run)?.task_usage;
+    let seed = view
+        .run
+        .fingerprint
+        .0
+        .iter()
+        .fold(u64::from(held.hold.attempt), |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    // The attempt that is ending is not recorded as failed yet.
+    Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, seed })
+}
+
+/// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, and what lies in it is a commit.
+fn put_away(
+    host: &Host<'_>,
+    held: &mut Held,
+    copy: Option<Copy>,
+    (end, changed): (&AttemptEnd, bool),
+) -> Result<(), EngineError> {
+    let over = matches!(end, AttemptEnd::Done | AttemptEnd::Stopped(Cause::Cancel));
+    let Some(copy) = copy.filter(|_| over && held.inputs.spec.workspace == WorkspaceKind::Isolated) else {
+        return Ok(());
+    };
+    let where_to = if changed { "its changes are on a branch and in a patch" } else { "it had no changes" };
+    copy.workspace.remove(&host.home.work_root())?;
+    held.note(EventKind::WorkspaceRemoved, None, where_to)?;
+    held.commit()
+}
