@@ -60,9 +60,13 @@ mod tests {
         let home = Home::open_or_create(&dir.path().join("home")).unwrap();
         let run = home.create_run_dir(&RunId::recorded("run_1_001")).unwrap();
         assert_eq!(read(&run).unwrap(), None);
-        write(&run, "manifestVersion: 1\n").unwrap();
-        write(&run, "manifestVersion: 1\ngeneration: 2\n").unwrap();
-        assert_eq!(read(&run).unwrap().as_deref(), Some("manifestVersion: 1\ngeneration: 2\n"));
+        let first = Manifest::of(&crate::domain::sample::view(crate::domain::run::RunStatus::Succeeded));
+        let second = Manifest { generation: first.generation + 1, ..first.clone() };
+        write(&run, &first).unwrap();
+        write(&run, &second).unwrap();
+        assert_eq!(read(&run).unwrap(), Some(second));
+        let text = std::fs::read_to_string(run.manifest()).unwrap();
+        assert!(text.starts_with("manifestVersion: 1\ngeneration: "), "{text}");
         std::fs::remove_file(run.manifest()).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", run.manifest()).unwrap();
         assert_eq!(read(&run).unwrap_err().code(), Code::InsecureHome);

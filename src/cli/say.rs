@@ -81,6 +81,26 @@ impl Say {
     }
 }
 
+/// One line while a run works, beside what moves. A reader of standard error that went away is no reason to stop.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Whether standard error is a terminal, so that something may move there.
+pub fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Where the diagnostic log goes.
+pub fn log() -> std::io::Stderr {
+    std::io::stderr()
+}
+
+/// Standard output as it is, for a recording that is played: there a broken stream must show.
+pub fn recording() -> impl Write {
+    std::io::stdout().lock()
+}
+
 impl Default for Say {
     fn default() -> Self {
         Self::new()

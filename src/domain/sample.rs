@@ -162,6 +162,7 @@ fn step(name: &str, kind: StepKind, state: StepState, from: u64) -> StepRecord {
         attempt: 1,
         runs: 1,
         rounds: 0,
+        sent_back: false,
         code: None,
         message: None,
         started_at: Some(at(from)),
