@@ -19,8 +19,7 @@ pub const HOME_NAME: &str = ".ai-runs";
 /// Bytes set aside so that the last record can be written when the disk is full (T4).
 pub const RESERVE_BYTES: u64 = 256 << 10;
 
-const GITIGNORE: &str =
-    "# State of agentrun: nothing here is for git, this file included.\n*\n";
+const GITIGNORE: &str = "# State of agentrun: nothing here is for git, this file included.\n*\n";
 
 const README: &str = "\
 # The state of agentrun
