@@ -19,8 +19,7 @@ pub const HOME_NAME: &str = ".ai-runs";
 /// Bytes set aside so that the last record can be written when the disk is full (T4).
 pub const RESERVE_BYTES: u64 = 256 << 10;
 
-const GITIGNORE: &str =
-    "# State of agentrun: nothing here is for git but this file and the README.\n*\n!.gitignore\n!README.md\n";
+const GITIGNORE: &str = "# State of agentrun: nothing here is for git, this file included.\n*\n";
 
 const README: &str = "\
 # The state of agentrun
@@ -355,7 +354,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(home.root().join("README.md")).unwrap(), "mine");
         let repository = git2::Repository::init(dir.path()).unwrap();
         for (path, ignored) in
-            [("state/agentrun.db", true), ("run_1_001", true), (".gitignore", false), ("README.md", false)]
+            [("state/agentrun.db", true), ("run_1_001", true), (".gitignore", true), ("README.md", true)]
         {
             let path = Path::new(".ai-runs").join(path);
             assert_eq!(repository.is_path_ignored(&path).unwrap(), ignored, "{}", path.display());

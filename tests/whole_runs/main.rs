@@ -1,0 +1,9 @@
+//! Whole runs: the real program in a hermetic world. What is looked at is what a user sees: exit codes, what it says, its
+//! JSON, the repository, and the processes that are left.
+#![cfg(feature = "test-fakes")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+
+mod main_job;
+mod start_again;
+mod steps;
+mod world;
