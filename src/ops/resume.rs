@@ -120,20 +120,24 @@ pub fn resume(
     tell(&outlook);
     refuse_by_verdict(run, &outlook)?;
     refuse_undecided(&outlook, options)?;
+    // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
+    let (inputs, changes) = adjustments(place, &outlook, options)?;
+    refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
     if record.status == RunStatus::DeadLetter {
         requeue(&mut store, &acting, &record, options)?;
     }
     let record = store.find_run(run)?.unwrap_or(record);
-    refuse_exhausted(&outlook, options)?;
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
         (false, true) => LeftWork::Rebuild,
         (false, false) => LeftWork::ByCase,
     };
-    adjust(place, &mut claimed, (&outlook, options), &acting)?;
+    if !changes.is_empty() {
+        claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
+    }
     carry_out(place, &home, acting, claimed, Via::Resumed)
 }
 
@@ -192,15 +196,12 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
 
 /// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
 /// person puts back with a reason gets its one attempt.
-fn refuse_exhausted(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
     let run = &outlook.view.run;
     if run.status == RunStatus::DeadLetter {
         return Ok(());
     }
-    let raised = options.budget.iter().find(|(scope, kind, _)| (*scope, *kind) == (Scope::Task, LimitKind::Attempts));
-    let inputs = &outlook.view.inputs;
-    let recorded = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    let limit = raised.map(|(.., value)| *value).or(recorded);
+    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
     let used = outlook.view.task_usage.failed_attempts;
     match limit {
         Some(limit) if used >= limit => {
@@ -242,13 +243,12 @@ fn requeue(
     Ok(())
 }
 
-/// Records what the person accepted and raised, before anything runs.
-fn adjust(
+/// What the run goes on with, and the record of what the person accepted and raised.
+fn adjustments(
     place: &Place,
-    claimed: &mut engine_run::Claimed,
-    (outlook, options): (&Outlook, &ResumeOptions),
-    acting: &Acting<'_>,
-) -> Result<(), OpsError> {
+    outlook: &Outlook,
+    options: &ResumeOptions,
+) -> Result<(RunInputs, Vec<Change>), OpsError> {
     let mut changes = Vec::new();
     for difference in outlook.differences.iter().filter(|d| d.verdict == ResumeVerdict::ReviewRequired) {
         changes.push(note(
@@ -274,12 +274,9 @@ fn adjust(
         changes.push(note(EventKind::BudgetRaised, "the limits are others from here on".to_owned(), body));
     }
     if inputs != outlook.view.inputs {
-        changes.push(Change::Inputs(Box::new(inputs)));
+        changes.push(Change::Inputs(Box::new(inputs.clone())));
     }
-    if !changes.is_empty() {
-        claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
-    }
-    Ok(())
+    Ok((inputs, changes))
 }
 
 fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
