@@ -18,7 +18,6 @@ use super::settings::{Settings, UserGit};
 pub struct Repo {
     places: Places,
     settings: Settings,
-    user: UserGit,
     inner: Repository,
 }
 
@@ -43,7 +42,7 @@ impl Repo {
         places.check()?;
         let settings = Settings::read(user, &places.common_dir, &places.git_dir)?;
         let inner = open(&places.git_dir, &places.root, &settings)?;
-        Ok(Self { places, settings, user: user.clone(), inner })
+        Ok(Self { places, settings, inner })
     }
 
     /// The root of the working files.
@@ -71,7 +70,6 @@ impl Repo {
         Ok(Self {
             places: self.places.clone(),
             settings: self.settings.clone(),
-            user: self.user.clone(),
             inner: open(&self.places.git_dir, &self.places.root, &self.settings)?,
         })
     }
