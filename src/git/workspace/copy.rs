@@ -50,7 +50,7 @@ fn fill(workspace: &Workspace, fresh: &Path, commit: &str) -> Result<()> {
     // The folder is empty, so "force" overwrites nothing.
     checkout.force().recreate_missing(true);
     // Looking for a conversion makes libgit2 resolve the path of every file twice: most of a large checkout (measured).
-    checkout.disable_filters(!repo.settings().may_convert(repo.common_dir()) && !has_attributes(repo, &tree)?);
+    checkout.disable_filters(!repo.settings()?.may_convert(repo.common_dir()) && !has_attributes(repo, &tree)?);
     let object = repository.find_tree(tree.id()).map_err(GitError::git(DOING))?.into_object();
     repository.checkout_tree(&object, Some(&mut checkout)).map_err(GitError::git(DOING))?;
     write_git_dir(workspace, &fresh.join(".git"), commit)
@@ -59,7 +59,7 @@ fn fill(workspace: &Workspace, fresh: &Path, commit: &str) -> Result<()> {
 /// True where a file of the tree may ask for conversions.
 fn has_attributes(repo: &Repo, tree: &git2::Tree<'_>) -> Result<bool> {
     let mut found = false;
-    walk(repo.inner(), tree, &mut |_| true, &mut |_, entry| {
+    walk(repo.inner()?, tree, &mut |_| true, &mut |_, entry| {
         found |= entry.name_bytes() == b".gitattributes";
         Ok(())
     })?;
