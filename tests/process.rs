@@ -271,7 +271,7 @@ fn a_sandbox_with_its_own_process_numbers_is_emptied() {
         return; // This machine allows no such sandbox.
     }
     for haste in [None, Some(Haste::Polite), Some(Haste::Now)] {
-        let inside = "setsid sleep 1000 & env -i setsid sleep 1000 & echo ready; read line < gate";
+        let inside = "setsid sleep 60 & env -i setsid sleep 60 & echo ready; read line < gate";
         let _ = fs::remove_file(world.path("gate"));
         assert!(Command::new("mkfifo").arg(world.path("gate")).status().unwrap().success());
         let outside = format!("unshare -Urpf setsid sh -c '{inside}' & echo $!; wait");
@@ -425,18 +425,51 @@ fn children_of_others_keep_their_status() {
 #[test]
 fn two_supervisors_do_not_see_each_others_children() {
     let (one, two) = (World::new(), World::new());
-    let mut other = two.spawn(two.agent("message:ready,setsid-child,touch:daemon,wait-for:gate,ok"));
+    let mut other = two.spawn(two.agent("message:ready,setsid-child,wait-for:gate,ok"));
     other.until_line("ready");
-    wait_until("the daemon is started", || two.path("daemon").exists());
-    let daemons = marked(&two.marker).len();
+    wait_until("the daemon runs", || marked(&two.marker).len() == 2);
     let id = other.id;
     assert_eq!(one.run(one.agent("setsid-child,ok")).ending.status, Status::Exited(0));
     one.supervisor.stop(id, Haste::Now);
     drop(one);
-    assert_eq!(marked(&two.marker).len(), daemons, "what belongs to the other one still runs");
+    assert_eq!(marked(&two.marker).len(), 2, "what belongs to the other one still runs");
     fs::write(two.path("gate"), "").unwrap();
     assert_eq!(other.end().ending.status, Status::Exited(0));
     assert_eq!(marked(&two.marker), [0_i32; 0]);
+}
+
+#[test]
+fn what_two_children_with_one_marker_left_behind_goes_with_the_last_of_them() {
+    let world = World::new();
+    let marked_alike = |script: &str| {
+        let mut spec = world.agent(script);
+        spec.env.retain(|(name, _)| name != MARKER);
+        spec.env.push((MARKER.into(), format!("{}/same", world.marker).into()));
+        spec
+    };
+    let long = world.spawn(marked_alike("setsid-child,wait-for:gate,ok"));
+    wait_until("the daemon runs", || marked(&world.marker).len() == 2);
+    assert_eq!(world.run(marked_alike("ok")).ending.orphans_killed, 0);
+    assert_eq!(marked(&world.marker).len(), 2);
+    fs::write(world.path("gate"), "").unwrap();
+    assert_eq!(long.end().ending.status, Status::Exited(0));
+    assert_eq!(marked(&world.marker), [0_i32; 0]);
+}
+
+#[test]
+fn a_stopped_child_takes_along_what_only_its_parent_gives_away() {
+    let world = World::new();
+    let other = world.spawn(world.agent("wait-for:gate,ok"));
+    let mut child = world.spawn(world.shell("env -i setsid sleep 60 & echo pid $!; wait"));
+    child.until_line("pid ");
+    let pid = child.lines[0].trim_start_matches("pid ").to_owned();
+    let name = format!("/proc/{pid}/comm");
+    wait_until("it has become sleep", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+    child.stop(Haste::Now);
+    child.end();
+    assert!(fs::read_to_string(&name).is_err(), "it is gone, although another child still runs");
+    fs::write(world.path("gate"), "").unwrap();
+    assert_eq!(other.end().ending.status, Status::Exited(0));
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn f86_nothing_but_regular_files_of_one_name_is_kept() {
 
     let began = Instant::now();
     let collected = world.collect(&["**"]);
-    assert!(began.elapsed() < Duration::from_secs(1), "nothing hangs");
+    assert!(began.elapsed() < Duration::from_secs(30), "nothing hangs");
     assert_eq!(paths(&collected), ["artifacts/qa/good"]);
     assert_eq!(reasons(&collected), expected);
 

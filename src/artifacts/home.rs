@@ -19,8 +19,7 @@ pub const HOME_NAME: &str = ".ai-runs";
 /// Bytes set aside so that the last record can be written when the disk is full (T4).
 pub const RESERVE_BYTES: u64 = 256 << 10;
 
-const GITIGNORE: &str =
-    "# State of agentrun: nothing here is for git but this file and the README.\n*\n!.gitignore\n!README.md\n";
+const GITIGNORE: &str = "# State of agentrun: nothing here is for git, this file included.\n*\n";
 
 const README: &str = "\
 # The state of agentrun
@@ -43,6 +42,7 @@ pub struct Home {
 impl Home {
     /// Opens the state folder, making it where there is none.
     pub fn open_or_create(path: &Path) -> Result<Self, ArtifactError> {
+        close_fresh_clone(path);
         make_private(path)?;
         let home = Self { root: path.to_owned() };
         make_private(&home.state_dir())?;
@@ -57,6 +57,7 @@ impl Home {
 
     /// Opens a state folder that is there.
     pub fn open(path: &Path) -> Result<Self, ArtifactError> {
+        close_fresh_clone(path);
         match secure(path) {
             Err(ArtifactError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Err(ArtifactError::NoHome(path.to_owned()))
@@ -210,6 +211,31 @@ fn secure(path: &Path) -> Result<(), ArtifactError> {
     }
 }
 
+/// A repository may keep the two texts of this folder in git. Cloned under the umask 002 of many systems they lie in a
+/// folder that the owner's group can write to. Nothing of agentrun's is in it yet that somebody could have put there, so it
+/// is closed instead of refused; whatever goes wrong here, [`secure`] finds and says.
+fn close_fresh_clone(path: &Path) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(fd) = open(path, flags, Mode::empty()) else { return };
+    let Ok(stat) = fstat(&fd) else { return };
+    let mode = stat.st_mode & 0o777;
+    let for_the_group = mode & 0o022 == 0o020 && stat.st_uid == rustix::process::geteuid().as_raw();
+    let is_fresh = || {
+        let Ok(entries) = rustix::fs::Dir::read_from(&fd) else { return false };
+        let names = entries.filter_map(Result::ok).map(|e| e.file_name().to_owned());
+        let mut names = names.filter(|name| !matches!(name.to_bytes(), b"." | b".."));
+        let mut marked = false;
+        names.all(|name| {
+            marked |= name.to_bytes() == b".gitignore";
+            matches!(name.to_bytes(), b".gitignore" | b"README.md")
+        }) && marked
+    };
+    // Looked at again once it is closed: what was put in meanwhile stays a reason to refuse.
+    if for_the_group && is_fresh() && fchmod(&fd, Mode::RWXU).is_ok() && !is_fresh() {
+        let _ = fchmod(&fd, Mode::from_raw_mode(mode));
+    }
+}
+
 /// One name and nothing more: ids come from people too (`show RUN`).
 fn plain_name(name: &str) -> Result<&str, ArtifactError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -328,7 +354,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(home.root().join("README.md")).unwrap(), "mine");
         let repository = git2::Repository::init(dir.path()).unwrap();
         for (path, ignored) in
-            [("state/agentrun.db", true), ("run_1_001", true), (".gitignore", false), ("README.md", false)]
+            [("state/agentrun.db", true), ("run_1_001", true), (".gitignore", true), ("README.md", true)]
         {
             let path = Path::new(".ai-runs").join(path);
             assert_eq!(repository.is_path_ignored(&path).unwrap(), ignored, "{}", path.display());

@@ -1,10 +1,10 @@
 //! What a person sees while a run works: two moving lines on a terminal, plain lines elsewhere. Standard error only.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::say;
 use crate::domain::budget::{Budget, LimitKind, Usage};
 use crate::domain::step::StepState;
 use crate::domain::text::{neutral_line, shortened};
@@ -60,8 +60,7 @@ impl Progress {
         }
         match &self.bar {
             Some(bar) => bar.println(text),
-            // A reader of standard error that went away is no reason to stop.
-            None => drop(writeln!(std::io::stderr().lock(), "{text}")),
+            None => say::line(text),
         }
     }
 

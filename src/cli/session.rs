@@ -1,6 +1,5 @@
 //! One call of the program: who calls, from where, and how they want things said.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
@@ -8,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::args::{Args, LogLevel};
 use super::error::CliError;
 use super::progress::Progress;
-use super::say::Say;
+use super::say::{self, Say};
 use crate::domain::ids::RequestId;
 use crate::ops::calling::{Hangup, Inbox, StopSignals, Who, env_vars, listen, system_user};
 use crate::ops::place::{Place, Vars, text};
@@ -64,7 +63,7 @@ impl Session {
 
     /// The one who is told while a run works: moving on a terminal, plain lines elsewhere, nobody with `--quiet`.
     pub fn progress(&self) -> Progress {
-        let moving = !self.ci && !is_dumb(&self.vars) && std::io::stderr().is_terminal();
+        let moving = !self.ci && !is_dumb(&self.vars) && say::is_watched();
         Progress::new(moving, self.quiet, self.say.colour_err())
     }
 
@@ -104,6 +103,6 @@ fn start_log(level: Option<LogLevel>, vars: &Vars) {
         LogLevel::Debug => tracing::Level::DEBUG,
         LogLevel::Trace => tracing::Level::TRACE,
     };
-    let logging = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    let logging = tracing_subscriber::fmt().with_max_level(level).with_writer(say::log).with_ansi(false);
     let _ = logging.try_init();
 }

@@ -8,58 +8,61 @@ use serde::{Deserialize, Serialize};
 use super::machine::Word;
 use crate::words;
 
-/// The exit codes of the command line (contract §7). The number says what to do next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Exit {
-    /// Done.
-    Ok = 0,
-    /// Ran to its end and failed, outcome known.
-    RunFailed = 1,
-    /// Wrong command line.
-    Usage = 2,
-    /// Parked on a durable approval request.
-    NeedsApproval = 3,
-    /// An effect may have happened.
-    OutcomeUnknown = 4,
-    /// The policy says no.
-    PolicyDenied = 5,
-    /// A limit was reached.
-    BudgetExceeded = 6,
-    /// In progress elsewhere.
-    Busy = 7,
-    /// A conflict that a person must look at.
-    Conflict = 8,
-    /// Canceled.
-    Canceled = 9,
-    /// A configuration file was refused.
-    ConfigInvalid = 10,
-    /// This machine, repository or tool does not fit.
-    EnvUnsupported = 11,
-    /// Full, read-only or failing storage.
-    Storage = 12,
-    /// Damaged state.
-    StateCorrupt = 13,
-    /// State of a newer agentrun.
-    StateTooNew = 14,
-    /// Tampering or an escape was found.
-    SecurityStop = 15,
-    /// No such thing.
-    NotFound = 16,
-    /// A person must decide.
-    ReviewRequired = 17,
-    /// A provider's limit or outage.
-    RetryLater = 18,
-    /// Uncommitted work in the checkout.
-    WorktreeDirty = 19,
-    /// A bug of agentrun.
-    Internal = 70,
-    /// Stopped by SIGHUP, checkpoint written.
-    Hangup = 129,
-    /// Stopped by SIGINT, checkpoint written.
-    Interrupted = 130,
-    /// Stopped by SIGTERM, checkpoint written.
-    Terminated = 143,
+macro_rules! exits {
+    ($($variant:ident = $code:literal, $name:literal, $meaning:literal;)+) => {
+        /// The exit codes of the command line (contract §7). The number says what to do next.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Exit {
+            $(#[doc = $meaning] $variant = $code),+
+        }
+
+        impl Exit {
+            /// All of them, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in the documentation.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+
+            /// What it says, and the next step.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning),+
+                }
+            }
+        }
+    };
+}
+
+exits! {
+    Ok = 0, "OK", "Done, or the result of an equal run that was done before.";
+    RunFailed = 1, "RUN_FAILED", "The run went to its end and failed, and the outcome is known: read the report.";
+    Usage = 2, "USAGE", "The command line is wrong: see `--help`.";
+    NeedsApproval = 3, "NEEDS_APPROVAL", "Parked on a request that a person must approve.";
+    OutcomeUnknown = 4, "OUTCOME_UNKNOWN", "An effect outside may have happened, and nobody knows yet: look before anything is done again.";
+    PolicyDenied = 5, "POLICY_DENIED", "The policy says no.";
+    BudgetExceeded = 6, "BUDGET_EXCEEDED", "A limit was reached; work and state are kept: raise the limit, then resume.";
+    Busy = 7, "BUSY", "It is in progress elsewhere, or a lock is held: the same command later.";
+    Conflict = 8, "CONFLICT", "It contradicts what is recorded (a key used for another request, a state that does not allow it): look.";
+    Canceled = 9, "CANCELED", "It was canceled.";
+    ConfigInvalid = 10, "CONFIG_INVALID", "A task, policy or prompt file was refused; the message names file, line and column.";
+    EnvUnsupported = 11, "ENV_UNSUPPORTED", "A tool, the repository or this machine does not fit: see `agentrun doctor`.";
+    Storage = 12, "STORAGE", "The disk is full, read-only or failing.";
+    StateCorrupt = 13, "STATE_CORRUPT", "Database, manifest, artifact or audit log is damaged: delete nothing, see `agentrun doctor`.";
+    StateTooNew = 14, "STATE_TOO_NEW", "The records were written by a newer agentrun: use that one.";
+    SecurityStop = 15, "SECURITY_STOP", "Tampering or an escape was found: look before going on.";
+    NotFound = 16, "NOT_FOUND", "There is no such run, task, code or file.";
+    ReviewRequired = 17, "REVIEW_REQUIRED", "A person must decide: a difference to accept, or one that only a new run gets around.";
+    RetryLater = 18, "RETRY_LATER", "A provider's limit or outage; `retry_at` in the JSON says when to try again.";
+    WorktreeDirty = 19, "WORKTREE_DIRTY", "Uncommitted work in the checkout, or a merge or rebase in progress.";
+    Internal = 70, "INTERNAL", "A bug of agentrun: please report it with the support code.";
+    Hangup = 129, "HANGUP", "The terminal went away (SIGHUP); a checkpoint is written: resume.";
+    Interrupted = 130, "INTERRUPTED", "Stopped by Ctrl-C (SIGINT); a checkpoint is written: resume.";
+    Terminated = 143, "TERMINATED", "Stopped by SIGTERM; a checkpoint is written: resume.";
 }
 
 impl Exit {

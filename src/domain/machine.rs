@@ -11,6 +11,9 @@ pub trait Word: Copy + Eq + Debug + 'static {
     /// The word as it stands in the database, in JSON and in the docs.
     fn word(self) -> &'static str;
 
+    /// What the word means: the sentences that stand beside it in the code, for the reference.
+    fn meaning(self) -> &'static str;
+
     /// The word back from its text; `None` for a text of a newer or damaged database.
     fn from_word(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|w| w.word() == text)
@@ -100,11 +103,11 @@ impl<S: Word, E: Word> Machine<S, E> {
 /// Declares an enum of words with their texts.
 #[macro_export]
 macro_rules! words {
-    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[doc = $vdoc:literal])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         $vis enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant),+
+            $($(#[doc = $vdoc])* #[serde(rename = $text)] $variant),+
         }
 
         impl $crate::domain::machine::Word for $name {
@@ -114,6 +117,13 @@ macro_rules! words {
                 match self {
                     $(Self::$variant => $text),+
                 }
+            }
+
+            fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($vdoc),*)),+
+                }
+                .trim()
             }
         }
 

@@ -45,7 +45,7 @@ impl Repo {
                 }
                 Ok(())
             };
-            walk(self.inner(), &self.tree(commit)?, &mut |folder| wanted.may_be_below(folder), &mut visit)?;
+            walk(self.inner()?, &self.tree(commit)?, &mut |folder| wanted.may_be_below(folder), &mut visit)?;
         }
         if let Overlay::Dirty(state) = overlay {
             for file in self.on_disk(state, &|path| wanted.globs.is_match(paths::path(path)))? {
@@ -66,7 +66,7 @@ impl Repo {
         const POINTER_MAX_BYTES: usize = 1024;
         let mut notes = TreeNotes::default();
         let mut attributes = Vec::new();
-        let repository = self.inner();
+        let repository = self.inner()?;
         let tree = self.tree(commit)?;
         walk(repository, &tree, &mut |_| true, &mut |path, entry| {
             if entry.kind() == Some(ObjectType::Commit) {

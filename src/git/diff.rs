@@ -82,7 +82,7 @@ impl Repo {
 
     fn diff(&self, from: &str, to: &str, options: &mut DiffOptions) -> Result<Diff<'_>> {
         let (from, to) = (self.tree(from)?, self.tree(to)?);
-        let diff = self.inner().diff_tree_to_tree(Some(&from), Some(&to), Some(options));
+        let diff = self.inner()?.diff_tree_to_tree(Some(&from), Some(&to), Some(options));
         diff.map_err(GitError::git("comparing two commits"))
     }
 }

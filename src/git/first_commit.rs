@@ -8,7 +8,7 @@ use super::repo::Repo;
 impl Repo {
     /// Commits exactly `paths` of the checkout as the first commit of the checked-out branch. Refused where there is one.
     pub fn first_commit(&self, paths: &[&str], message: &str) -> Result<String> {
-        let git = self.inner();
+        let git = self.inner()?;
         let mut index = git.index().map_err(GitError::git("the index cannot be opened"))?;
         for path in paths {
             index.add_path(std::path::Path::new(path)).map_err(GitError::git("a file cannot be added"))?;

@@ -15,7 +15,7 @@ impl Repo {
     pub fn run_names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for prefix in ["refs/agentrun/", "refs/heads/agentrun/"] {
-            let refs = self.inner().references_glob(&format!("{prefix}*")).map_err(GitError::git("listing refs"))?;
+            let refs = self.inner()?.references_glob(&format!("{prefix}*")).map_err(GitError::git("listing refs"))?;
             for reference in refs {
                 let reference = reference.map_err(GitError::git("listing refs"))?;
                 let rest = reference.name_bytes().strip_prefix(prefix.as_bytes()).unwrap_or_default();
@@ -31,7 +31,8 @@ impl Repo {
     pub fn pin(&self, run: &str, name: &str, commit: &str) -> Result<()> {
         let id = self.commit(commit)?.id();
         let name = pin_name(run, name);
-        patiently(|| self.inner().reference(&name, id, true, "agentrun: pin").map(drop))
+        let git = self.inner()?;
+        patiently(|| git.reference(&name, id, true, "agentrun: pin").map(drop))
             .map_err(GitError::git(&format!("writing `{name}`")))
     }
 
@@ -43,7 +44,7 @@ impl Repo {
     /// Removes every pin of a run. Its branch stays.
     pub fn unpin(&self, run: &str) -> Result<()> {
         let doing = format!("removing `refs/agentrun/{run}`");
-        let refs = self.inner().references_glob(&format!("refs/agentrun/{run}/*")).map_err(GitError::git(&doing))?;
+        let refs = self.inner()?.references_glob(&format!("refs/agentrun/{run}/*")).map_err(GitError::git(&doing))?;
         for reference in refs {
             let mut reference = reference.map_err(GitError::git(&doing))?;
             patiently(|| match reference.delete() {
@@ -66,12 +67,13 @@ impl Repo {
         let id = self.commit(commit)?.id();
         let name = branch_name(run);
         let message = format!("agentrun: {run}");
+        let git = self.inner()?;
         let written = match expected {
             Some(expected) => {
                 let expected = oid(expected)?;
-                patiently(|| self.inner().reference_matching(&name, id, true, expected, &message).map(drop))
+                patiently(|| git.reference_matching(&name, id, true, expected, &message).map(drop))
             }
-            None => patiently(|| self.inner().reference(&name, id, false, &message).map(drop)),
+            None => patiently(|| git.reference(&name, id, false, &message).map(drop)),
         };
         let Err(error) = written else { return Ok(()) };
         match self.target(&name)? {
@@ -84,7 +86,7 @@ impl Repo {
     }
 
     fn target(&self, name: &str) -> Result<Option<Oid>> {
-        match self.inner().refname_to_id(name) {
+        match self.inner()?.refname_to_id(name) {
             Ok(id) => Ok(Some(id)),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
             Err(error) => Err(GitError::from_git(&format!("reading `{name}`"), &error)),

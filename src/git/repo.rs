@@ -1,6 +1,7 @@
 //! The user's repository, opened so that nothing in it runs code or leads elsewhere, and the plain questions to it. It
 //! changes no file of the user's.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use git2::{Commit, ErrorCode, Oid, Repository, Tree};
@@ -15,10 +16,18 @@ use super::settings::{Settings, UserGit};
 ///
 /// It is opened by its explicit git folder, with a configuration of its own that takes over data keys only: no hook, no
 /// filter, no fsmonitor runs, and `core.worktree` leads nowhere. It can be sent to another thread, not shared between two.
+///
+/// It is found at once and opened with the first question: a command that only reads agentrun's own record asks none, and
+/// opening costs more than all the rest of such a command.
 pub struct Repo {
     places: Places,
-    settings: Settings,
     user: UserGit,
+    opened: OnceCell<Opened>,
+}
+
+/// A repository that was opened.
+struct Opened {
+    settings: Settings,
     inner: Repository,
 }
 
@@ -41,9 +50,7 @@ impl Repo {
     pub fn discover_for(from: &Path, user: &UserGit) -> Result<Self> {
         let places = Places::find(from)?;
         places.check()?;
-        let settings = Settings::read(user, &places.common_dir, &places.git_dir)?;
-        let inner = open(&places.git_dir, &places.root, &settings)?;
-        Ok(Self { places, settings, user: user.clone(), inner })
+        Ok(Self { places, user: user.clone(), opened: OnceCell::new() })
     }
 
     /// The root of the working files.
@@ -68,17 +75,18 @@ impl Repo {
 
     /// A second handle on the same repository, for another thread or for a working copy.
     pub fn reopen(&self) -> Result<Self> {
+        let settings = self.settings()?.clone();
+        let inner = open(&self.places.git_dir, &self.places.root, &settings)?;
         Ok(Self {
             places: self.places.clone(),
-            settings: self.settings.clone(),
             user: self.user.clone(),
-            inner: open(&self.places.git_dir, &self.places.root, &self.settings)?,
+            opened: OnceCell::from(Opened { settings, inner }),
         })
     }
 
     /// Where HEAD points.
     pub fn head(&self) -> Result<Head> {
-        let head = match self.inner.head() {
+        let head = match self.inner()?.head() {
             Ok(head) => head,
             Err(error) if error.code() == ErrorCode::UnbornBranch => return Err(GitError::NoCommit),
             Err(error) => return Err(GitError::from_git("reading HEAD", &error)),
@@ -90,7 +98,7 @@ impl Repo {
 
     /// The commit that a revision names, 40 hex digits.
     pub fn resolve(&self, rev: &str) -> Result<String> {
-        let found = self.inner.revparse_single(rev).and_then(|object| object.peel_to_commit());
+        let found = self.inner()?.revparse_single(rev).and_then(|object| object.peel_to_commit());
         found.map(|commit| commit.id().to_string()).map_err(|_| GitError::RevNotFound { rev: rev.to_owned() })
     }
 
@@ -119,7 +127,7 @@ impl Repo {
         if entry.kind() != Some(git2::ObjectType::Blob) {
             return Ok(None);
         }
-        let blob = self.inner.find_blob(entry.id()).map_err(GitError::git(&format!("reading `{path}`")))?;
+        let blob = self.inner()?.find_blob(entry.id()).map_err(GitError::git(&format!("reading `{path}`")))?;
         Ok(Some(blob.content().to_vec()))
     }
 
@@ -130,7 +138,8 @@ impl Repo {
         let folder = if dir.is_empty() {
             tree
         } else {
-            let object = tree.get_path(Path::new(dir)).and_then(|entry| entry.to_object(&self.inner));
+            let git = self.inner()?;
+            let object = tree.get_path(Path::new(dir)).and_then(|entry| entry.to_object(git));
             match object.map(git2::Object::into_tree) {
                 Ok(Ok(folder)) => folder,
                 _ => return Ok(Vec::new()),
@@ -148,9 +157,9 @@ impl Repo {
         if !self.places.is_partial() {
             return Ok(());
         }
-        let odb = self.inner.odb().map_err(GitError::git("opening the objects"))?;
+        let odb = self.inner()?.odb().map_err(GitError::git("opening the objects"))?;
         let exists = |id| odb.exists_ext(id, git2::OdbLookupFlags::NO_REFRESH);
-        let walked = walk(&self.inner, &self.tree(commit)?, &mut |_| true, &mut |_, entry| {
+        let walked = walk(self.inner()?, &self.tree(commit)?, &mut |_| true, &mut |_, entry| {
             let is_there = entry.kind() == Some(git2::ObjectType::Commit) || exists(entry.id());
             if is_there { Ok(()) } else { Err(partial_clone()) }
         });
@@ -158,25 +167,35 @@ impl Repo {
         walked.map_err(|_| partial_clone())
     }
 
+    fn opened(&self) -> Result<&Opened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let Places { root, git_dir, common_dir } = &self.places;
+        let settings = Settings::read(&self.user, common_dir, git_dir)?;
+        let inner = open(git_dir, root, &settings)?;
+        Ok(self.opened.get_or_init(|| Opened { settings, inner }))
+    }
+
     /// libgit2's handle.
-    pub(super) fn inner(&self) -> &Repository {
-        &self.inner
+    pub(super) fn inner(&self) -> Result<&Repository> {
+        Ok(&self.opened()?.inner)
     }
 
     /// What was taken over from the user's configuration.
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
+    pub(super) fn settings(&self) -> Result<&Settings> {
+        Ok(&self.opened()?.settings)
     }
 
     /// The same repository with other working files, a run's copy. What is written there is not settled on the disk.
     pub(super) fn open_at(&self, workdir: &Path) -> Result<Repository> {
-        open(&self.places.git_dir, workdir, &self.settings.without_sync())
+        open(&self.places.git_dir, workdir, &self.settings()?.without_sync())
     }
 
     /// A commit by its 40 hex digits.
     pub(super) fn commit(&self, hex: &str) -> Result<Commit<'_>> {
         let id = oid(hex)?;
-        self.inner.find_commit(id).map_err(|_| GitError::RevNotFound { rev: hex.to_owned() })
+        self.inner()?.find_commit(id).map_err(|_| GitError::RevNotFound { rev: hex.to_owned() })
     }
 
     /// The tree of a commit.

@@ -120,7 +120,7 @@ fn is_sparse(entry: &git2::IndexEntry) -> bool {
 /// Files outside the sparse checkout that are on disk all the same and differ: git looks at those, libgit2 does not.
 fn present_but_masked(repo: &Repo, index: &git2::Index) -> Result<Vec<Vec<u8>>> {
     let mut changed = Vec::new();
-    if !repo.settings().is_sparse() {
+    if !repo.settings()?.is_sparse() {
         return Ok(changed);
     }
     let root = repo.root();

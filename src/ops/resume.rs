@@ -162,7 +162,7 @@ fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Resu
             Holding::Free | Holding::Stuck | Holding::Abandoned => Ok(None),
         },
         RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
-            let at = record.retry_at.map(|t| crate::report::amount::utc(t)).unwrap_or_default();
+            let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
             let message = format!("run {run} may be tried again at {at}");
             let code = record.code.filter(|c| c.entry().exit == Exit::RetryLater).unwrap_or(Code::RateLimit);
             Err(OpsError::about(run, code, message))

@@ -168,10 +168,8 @@ fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) ->
         expires_at: present.utc.plus(facts.inputs.policy.retention_start),
     });
     let lease_until = heartbeat::lease_until(&present, &facts.inputs.policy.leases);
-    let claim = match options.accept_only {
-        true => None,
-        false => Some(Holder { process: engine_run::this_process()?, lease_until }),
-    };
+    let process = engine_run::this_process()?;
+    let claim = (!options.accept_only).then_some(Holder { process, lease_until });
     Ok(NewRun {
         components: facts.components.clone(),
         inputs: facts.inputs.clone(),

@@ -42,7 +42,7 @@ pub fn fingerprint_json(document: &FingerprintDocument<'_>) -> Value {
         "context_hash": document.components.context_hash.to_string(),
         "components": document.components.fields().into_iter().map(component).collect::<Vec<_>>(),
         "context": {
-            "task_sha256": Sha256Hash::of(document.task_meaning.as_bytes()).to_string(),
+            "task": document.task_meaning, "task_sha256": Sha256Hash::of(document.task_meaning.as_bytes()).to_string(),
             "files_sha256": files_hash(document.files).to_string(), "files": document.files,
             "rules_sha256": files_hash(document.rules).to_string(), "rules": document.rules,
         },

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::command_json::{LogName, apply_json, explain_all_json, log_json, plan_json};
 use super::compare::{Side, compare};
 use super::machine_json::{
     CheckState, DoctorCheck, ErrorDocument, GcDocument, GcItem, InitDocument, doctor_json, error_json, explain_json,
@@ -193,6 +194,20 @@ fn r_u2_the_machine_has_schemas() {
         commit: None,
         next: Some("agentrun start"),
     }));
+}
+
+#[test]
+fn r_u2_commands_without_a_record_have_schemas() {
+    let view = view(RunStatus::Failed);
+    let components = &view.run.components;
+    let steps = [("qa".to_owned(), StepKind::Qa, "cargo test".to_owned())];
+    check(&plan_json(components, &steps, None));
+    check(&plan_json(components, &steps, Some((&view.run.id, "resume it"))));
+    check(&apply_json(&view.run.id, "agentrun/run_182_001", &["src/auth.rs".into()]));
+    for stream in ["stdout", "stderr", "events"] {
+        check(&log_json(&LogName { step: "qa", attempt: 1, stream }, "running 3 tests"));
+    }
+    check(&explain_all_json(&|code| format!("hint of {code}")));
 }
 
 #[test]

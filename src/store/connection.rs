@@ -5,6 +5,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::error::{Result, StoreError};
@@ -94,6 +95,9 @@ pub(super) fn open_writing(path: &Path) -> Result<Connection> {
 fn prepare(db: &mut Connection) -> Result<()> {
     db.busy_handler(Some(wait_for_lock))?;
     db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // Without this a prepared statement is compiled anew whenever a bound value could matter for a partial index, which
+    // costs more than carrying it out (measured: 18 µs of 21 for finding a run).
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "foreign_keys", true)?;
     // A damaged page is noticed when it is read, and nothing in a foreign file can call functions.
     db.pragma_update(None, "cell_size_check", true)?;

@@ -416,6 +416,23 @@ fn r_w5_links_lead_nowhere() {
 }
 
 #[test]
+fn r_w5_an_ignored_link_leads_a_restore_nowhere() {
+    let world = World::new();
+    world.write(".gitignore", "gen\n");
+    world.write("gen/deep/a.txt", "ours\n");
+    world.git(&["add", "-f", "gen/deep/a.txt"]);
+    world.commit("gen");
+    let outside = world.beside("outside");
+    write(&outside.join("deep/other"), "theirs\n");
+    let copy = world.workspace();
+    fs::remove_dir_all(copy.dir().join("gen")).unwrap();
+    symlink(&outside, copy.dir().join("gen")).unwrap();
+    copy.restore(&world.head()).unwrap();
+    assert!(!outside.join("deep/a.txt").exists());
+    assert_eq!(fs::read_to_string(copy.dir().join("gen/deep/a.txt")).unwrap(), "ours\n");
+}
+
+#[test]
 fn t5_core_worktree_leads_nowhere() {
     let world = World::new();
     let outside = world.beside("outside");

@@ -58,7 +58,7 @@ pub(super) fn write_git_dir(workspace: &Workspace, git_dir: &Path, commit: &str)
     let repo = &workspace.repo;
     let branch = branch_name(&workspace.dir);
     let commit = oid(commit)?.to_string();
-    skeleton::make(git_dir, &Head::At { branch: &branch, commit: &commit }, &config(repo))?;
+    skeleton::make(git_dir, &Head::At { branch: &branch, commit: &commit }, &config(repo)?)?;
     skeleton::write(git_dir, "objects/info/alternates", &alternates(repo)?)?;
     let shallow = repo.common_dir().join("shallow");
     if shallow.exists() {
@@ -84,17 +84,18 @@ pub(super) fn alternates(repo: &Repo) -> Result<Vec<u8>> {
     Ok([bytes, b"\n"].concat())
 }
 
-fn config(repo: &Repo) -> String {
+fn config(repo: &Repo) -> Result<String> {
+    let settings = repo.settings()?;
     let mut config = format!(
         "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tlogallrefupdates = true\n{}",
-        repo.settings().data_lines()
+        settings.data_lines()
     );
     // An agent's commits must not start a collection in the background that outlives its step.
     config.push_str("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
-    if let Some((name, email)) = &repo.settings().identity {
+    if let Some((name, email)) = &settings.identity {
         let _ = writeln!(config, "[user]\n\tname = {}\n\temail = {}", quoted(name), quoted(email));
     }
-    config
+    Ok(config)
 }
 
 /// The user's branches, remote branches and tags, so that `git describe` and `git diff main` work in the copy. They are
@@ -103,7 +104,7 @@ fn packed_refs(repo: &Repo, own_branch: &str) -> Result<String> {
     const DOING: &str = "reading the refs";
     let own = format!("refs/heads/{own_branch}");
     let mut lines = Vec::new();
-    for reference in repo.inner().references().map_err(GitError::git(DOING))? {
+    for reference in repo.inner()?.references().map_err(GitError::git(DOING))? {
         // One broken ref of the user's is no reason not to work.
         let Ok(reference) = reference else { continue };
         let (Ok(name), Some(ReferenceType::Direct), Some(target)) =

@@ -41,8 +41,8 @@ fn f06_a_commit_that_is_not_there_is_applied_again() {
     assert_recorded(&world, 1);
     // With the id that was chosen before the first commit: should that one turn up after all, it is not there twice.
     let lost = LOST_EVENTS.with_borrow(|ids| ids.last().cloned());
-    let last = world.store.chain("run_182_001").unwrap().pop().unwrap();
-    assert_eq!(lost.as_deref(), Some(last.id.as_str()));
+    let newest = world.store.chain("run_182_001").unwrap().pop().unwrap();
+    assert_eq!(lost.as_deref(), Some(newest.id.as_str()));
 }
 
 #[test]

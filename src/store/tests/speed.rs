@@ -65,12 +65,16 @@ fn lists_look_at_no_more_runs_than_they_show() {
     let raw = world.raw();
     let plan = |sql: &str| {
         let mut rows = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        rows.query_map((), |row| row.get::<_, String>(3)).unwrap().map(Result::unwrap).collect::<Vec<_>>().join("\n")
+        rows.query_map((), |row| row.get::<_, String>(3)).unwrap().map(Result::unwrap).collect::<Vec<_>>()
     };
     for filter in [RunFilter::Overview { newest: 20 }, RunFilter::Open, RunFilter::Newest(20), RunFilter::Dead] {
-        let plan = plan(&crate::store::list::statement(&filter).0.replace("?1", "'local'").replace("?2", "20"));
-        let scans = plan.lines().filter(|line| line.starts_with("SCAN r") && !line.starts_with("SCAN run"));
-        assert_eq!(scans.count(), 0, "{filter:?}:\n{plan}");
+        let sql = crate::store::list::statement(&filter).0.replace("?1", "'local'").replace("?2", "20");
+        let plan = plan(&sql);
+        // All runs of the tenant are walked only in the order of their age, where the limit ends the walk.
+        let walks = |line: &&String| line.starts_with("SCAN r") || line.ends_with("(tenant=?)");
+        let bad = plan.iter().filter(walks).find(|line| !line.contains("run_by_age"));
+        assert_eq!(bad, None, "{filter:?}: {plan:#?}");
+        assert!(plan.iter().any(|line| line.contains("COVERING INDEX")), "{filter:?}: {plan:#?}");
     }
 }
 
@@ -172,4 +176,17 @@ fn speed_of_an_engine_step_beside_the_raw_floor() {
     }
     println!("child without the disk: {:?}", begun.elapsed() / 1000);
     assert_eq!(world.store.find_run(&hold.run).unwrap().unwrap().status, RunStatus::Running);
+}
+
+#[test]
+fn a_prepared_statement_is_compiled_once() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    let sql = "SELECT n FROM event WHERE tenant = ?1 AND chain = ?2 ORDER BY n DESC LIMIT 1";
+    for _ in 0..3 {
+        // As the store does it: out of the cache and back, which clears the bound values.
+        let mut statement = world.store.db.prepare_cached(sql).unwrap();
+        let n: i64 = statement.query_row(("local", hold.run.as_str()), |row| row.get(0)).unwrap();
+        assert_eq!((n, statement.get_status(rusqlite::StatementStatus::RePrepare)), (2, 0));
+    }
 }
