@@ -278,14 +278,18 @@ fn fr_d20_a_stall_after_three_steps_loses_at_most_the_fourth() {
 #[test]
 fn f33_fr_j13_fr_j14_a_holder_that_was_asleep_writes_nothing_after_the_takeover() {
     let world = World::new();
-    world.policy(&[("leases", "{ ttl: 600ms, heartbeat: 100ms }"), ("timeouts", "{ call: 10ms, grace: 300ms }")]);
+    world.policy(&[("leases", "{ ttl: 1500ms, heartbeat: 400ms }"), ("timeouts", "{ call: 10ms, grace: 300ms }")]);
     world.agent_task(
         "t",
         &format!("echo-session,effect:{},touch:{},wait-for:{},ok", world.at("e"), world.at("in"), world.at("go")),
     );
     let asleep = world.spawn_until(&["start", "t", "--json"], "in");
-    // Asleep in the middle of a commit it would hold the database's lock, which is another story.
+    // Asleep in the middle of a commit it would hold the database's lock, which is another story: put to sleep right after
+    // a heartbeat, it does not.
+    let beat = || world.show("run_t_001")["last_heartbeat_at"].clone();
     loop {
+        let last = beat();
+        wait_until("a heartbeat", || beat() != last);
         asleep.signal(Signal::STOP);
         let (_, told) = world.json(&["start", "t", "--no-wait"]);
         if told["code"] != "STORE_BUSY" {
