@@ -4,7 +4,7 @@ use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
-use super::start::{Acting, Answer, carry_out};
+use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::change::Change;
@@ -114,7 +114,7 @@ pub fn resume(
     }
     let outlook = outlook(place, &acting, run, options)?;
     let record = outlook.view.run.clone();
-    if let Some(answer) = nothing_to_do(place, &record)? {
+    if let Some(answer) = nothing_to_do(place, &acting, &record)? {
         return Ok(answer);
     }
     tell(&outlook);
@@ -149,11 +149,11 @@ pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result
 }
 
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
-            let view = place.store()?.view(run)?;
+            let view = at_rest(place, &place.home()?, acting, place.store()?, run)?;
             let remark = format!("run {run} is {} already; nothing was executed", record.status);
             Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
         }
@@ -202,7 +202,8 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    let used = outlook.view.task_usage.failed_attempts;
+    // The attempt of a holder that died is used up, too; the claim is what records it.
+    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
     match limit {
         Some(limit) if used >= limit => {
             let message =

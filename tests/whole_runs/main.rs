@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
 
 mod budgets;
+mod codex_runs;
+mod crash;
 mod main_job;
 mod outcome;
 mod processes;
