@@ -67,8 +67,8 @@ fn every_line_of_the_contract_is_understood() {
     let expected = [
         AgentEvent::Session { id: "abc".into(), model: Some("m1".into()) },
         AgentEvent::Message { text: "I will look around first.".into() },
-        AgentEvent::ToolCall { id: "t1".into(), name: "shell".into(), summary: "ls".into() },
-        AgentEvent::ToolResult { id: "t1".into(), ok: Some(true) },
+        AgentEvent::ToolCall { id: "7/t1".into(), name: "shell".into(), summary: "ls".into() },
+        AgentEvent::ToolResult { id: "7/t1".into(), ok: Some(true) },
         AgentEvent::Usage(metered),
         AgentEvent::Result { text: "Done.".into() },
     ];

@@ -457,6 +457,22 @@ fn what_two_children_with_one_marker_left_behind_goes_with_the_last_of_them() {
 }
 
 #[test]
+fn a_stopped_child_takes_along_what_only_its_parent_gives_away() {
+    let world = World::new();
+    let other = world.spawn(world.agent("wait-for:gate,ok"));
+    let mut child = world.spawn(world.shell("env -i setsid sleep 60 & echo pid $!; wait"));
+    child.until_line("pid ");
+    let pid = child.lines[0].trim_start_matches("pid ").to_owned();
+    let name = format!("/proc/{pid}/comm");
+    wait_until("it has become sleep", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+    child.stop(Haste::Now);
+    child.end();
+    assert!(fs::read_to_string(&name).is_err(), "it is gone, although another child still runs");
+    fs::write(world.path("gate"), "").unwrap();
+    assert_eq!(other.end().ending.status, Status::Exited(0));
+}
+
+#[test]
 fn a_dropped_supervisor_leaves_nobody_behind() {
     let world = World::new();
     let mut child = world.spawn(world.agent("ignore-term,setsid-child,message:ready,hang"));

@@ -31,9 +31,12 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 #[ignore = "is started by the other tests"]
 fn host() {
     let Ok(part) = std::env::var("PROCESS_HOST") else { return };
-    let world =
-        World::within(std::env::var("PROCESS_FOLDER").unwrap().into(), std::env::var("PROCESS_MARKER").unwrap());
     let (part, value) = part.split_once(':').unwrap_or((&part, ""));
+    if part == "hardened" {
+        harden_self().unwrap();
+    }
+    let (folder, marker) = (std::env::var("PROCESS_FOLDER").unwrap(), std::env::var("PROCESS_MARKER").unwrap());
+    let world = World::within(folder.into(), marker);
     match part {
         "agent" => play_agent(&world, &world.agent(value)),
         "detached" => play_detached(&world, &world.agent(value)),

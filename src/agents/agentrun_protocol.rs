@@ -131,7 +131,7 @@ impl ProtocolReader {
             "message" => vec![AgentEvent::Message { text: clip(text("text"), MESSAGE) }],
             "tool_call" => vec![self.tool_call(value)],
             "tool_result" => {
-                let (id, ok) = (clip(text("id"), 256), value["ok"].as_bool());
+                let (id, ok) = (self.of_this_execution(&clip(text("id"), 256)), value["ok"].as_bool());
                 self.tools.end(&id, ok);
                 vec![AgentEvent::ToolResult { id, ok }]
             }
@@ -144,9 +144,15 @@ impl ProtocolReader {
         events
     }
 
+    /// A name that is unique within the step: what comes again in the next execution is another thing (FR-F32).
+    fn of_this_execution(&self, name: &str) -> String {
+        format!("{}/{name}", self.execution)
+    }
+
     fn tool_call(&mut self, value: &Value) -> AgentEvent {
         self.calls += 1;
         let id = value["id"].as_str().map_or_else(|| format!("call-{}", self.calls), |id| clip(id, 256));
+        let id = self.of_this_execution(&id);
         let input = &value["input"];
         let summary = match input["command"].as_str().or(input.as_str()) {
             Some(command) => one_line(command, 200),
@@ -159,7 +165,7 @@ impl ProtocolReader {
 
     fn usage(&mut self, value: &Value) -> Vec<AgentEvent> {
         let given = value["response"].as_str().map_or_else(|| format!("#{}", self.usage.len()), |r| clip(r, 256));
-        let response = format!("{}/{given}", self.execution);
+        let response = self.of_this_execution(&given);
         let Tokens { input, cached, output, mut wrong } =
             self.figures.judge(&value["input"], &value["cached"], &value["output"]);
         let (cost_micros, cost_is_wrong) = cost(&value["cost_usd"]);

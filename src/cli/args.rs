@@ -243,7 +243,7 @@ pub struct LogsArgs {
     /// Only this step.
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// The bytes as they are, control characters included.
+    /// The bytes as they are: an agent's own events, control characters included.
     #[arg(long)]
     pub raw: bool,
 }

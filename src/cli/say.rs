@@ -5,6 +5,8 @@ use std::io::{IsTerminal as _, Write};
 
 use serde_json::Value;
 
+use crate::report::document;
+
 /// The two streams.
 #[derive(Debug)]
 pub struct Say {
@@ -40,13 +42,12 @@ impl Say {
 
     /// The result as JSON.
     pub fn json(&mut self, value: &Value) {
-        let text = serde_json::to_string_pretty(value).unwrap_or_default();
-        self.out(format!("{text}\n").as_bytes());
+        self.out(format!("{}\n", document::pretty(value).trim_end()).as_bytes());
     }
 
     /// One line of a stream of JSON.
     pub fn json_line(&mut self, value: &Value) {
-        self.out(format!("{value}\n").as_bytes());
+        self.out(format!("{}\n", document::line(value).trim_end()).as_bytes());
     }
 
     /// Bytes of a result.

@@ -295,3 +295,12 @@ impl TaskSpec {
         .to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn r_f2_canonical_json_has_sorted_keys_whatever_other_crates_switch_on() {
+        let value = serde_json::json!({ "b": 1, "a": { "d": 2, "c": 3 } });
+        assert_eq!(value.to_string(), r#"{"a":{"c":3,"d":2},"b":1}"#);
+    }
+}

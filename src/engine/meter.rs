@@ -7,6 +7,7 @@ use crate::domain::agent_event::Metered;
 use crate::domain::budget::LimitKind;
 use crate::domain::budget::{Breach, Budget, Price, Scope, Usage};
 use crate::domain::change::MeterItem;
+use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
 use crate::domain::quantity::Millis;
 
@@ -77,11 +78,12 @@ impl Meter {
     }
 }
 
-/// A model response as a counted thing; the cost is the agent's own word, else the policy's price.
-pub fn response(metered: &Metered, price: Option<&Price>) -> MeterItem {
+/// A model response as a counted thing; the cost is the agent's own word, else the policy's price. Agents keep their names
+/// apart only within one conversation, so a step's name is part of each.
+pub fn response(step: &StepKey, metered: &Metered, price: Option<&Price>) -> MeterItem {
     let priced = price.map(|p| p.cost_micros(metered.input, metered.cached, metered.output));
     MeterItem {
-        name: format!("response/{}", metered.response),
+        name: format!("{step}/response/{}", metered.response),
         input: metered.input,
         cached: metered.cached.min(metered.input),
         output: metered.output,
@@ -91,6 +93,6 @@ pub fn response(metered: &Metered, price: Option<&Price>) -> MeterItem {
 }
 
 /// A tool call as a counted thing.
-pub fn tool_call(id: &str) -> MeterItem {
-    MeterItem { name: format!("call/{id}"), input: 0, cached: 0, output: 0, cost_micros: None, tool_calls: 1 }
+pub fn tool_call(step: &StepKey, id: &str) -> MeterItem {
+    MeterItem { name: format!("{step}/call/{id}"), input: 0, cached: 0, output: 0, cost_micros: None, tool_calls: 1 }
 }

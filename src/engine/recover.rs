@@ -11,6 +11,7 @@ use super::run::LeftWork;
 use super::steps::agent::{self, Call};
 use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
+use crate::artifacts::run_dir::{self, StepFile};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
@@ -49,6 +50,10 @@ pub fn settle(
     (view, left_work): (&RunView, LeftWork),
 ) -> Result<Calls, EngineError> {
     let mut calls = Calls::new();
+    let was_cut = view.steps.iter().any(|s| s.state == StepState::Running);
+    if left_work == LeftWork::Rebuild && !was_cut {
+        copy.save_and_restore(host, held, &last_good(copy, view), None)?;
+    }
     for step in view.steps.iter().filter(|s| s.state == StepState::Running) {
         match step.kind {
             StepKind::Agent => settle_agent(host, held, copy, (view, &step.key, left_work), &mut calls)?,
@@ -98,7 +103,7 @@ fn settle_agent(
     calls: &mut Calls,
 ) -> Result<(), EngineError> {
     let execution = last(view, step);
-    let inspection = inspect(host, held, copy, execution)?;
+    let inspection = inspect(host, held, copy, (view, execution))?;
     if let (Some(execution), Some(inspection)) = (execution, &inspection) {
         let items = agent::items_of(&inspection.events, &held.inputs, step);
         let active = active_until_last_sign(execution, view);
@@ -117,10 +122,15 @@ fn inspect(
     host: &Host<'_>,
     held: &Held,
     copy: &Copy,
-    execution: Option<&ExecutionRecord>,
+    (view, execution): (&RunView, Option<&ExecutionRecord>),
 ) -> Result<Option<Inspection>, EngineError> {
     let Some(execution) = execution else { return Ok(None) };
-    agent::inspect(host, &held.inputs, execution, copy.workspace.dir())
+    let same = |e: &&ExecutionRecord| e.step == execution.step && e.attempt == execution.attempt;
+    let nth = view.executions.iter().filter(same).filter(|e| e.number <= execution.number).count();
+    let nth = u32::try_from(nth).unwrap_or(u32::MAX);
+    let files = run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth };
+    let transcript = host.home.run_dir(&held.hold.run)?.step_file(files, StepFile::Events);
+    agent::inspect(host, &held.inputs, (execution, &transcript), copy.workspace.dir())
 }
 
 /// Takes an agent's work as it is: it had finished, and is not paid for twice.
@@ -155,7 +165,7 @@ fn go_on(
     calls: &mut Calls,
 ) -> Result<(), EngineError> {
     let execution = last(view, step);
-    let inspection = inspect(host, held, copy, execution)?;
+    let inspection = inspect(host, held, copy, (view, execution))?;
     decide_call(host, held, copy, Cut { view, step, execution, inspection, left_work }, calls)
 }
 
@@ -226,6 +236,10 @@ fn start_over(
     copy: &Copy,
     (view, step): (&RunView, &StepKey),
 ) -> Result<(), EngineError> {
-    let good = view.checkpoints.iter().rev().find_map(|c| c.commit.clone()).unwrap_or_else(|| copy.start.clone());
-    copy.save_and_restore(host, held, &good, Some(step))
+    copy.save_and_restore(host, held, &last_good(copy, view), Some(step))
+}
+
+/// The state after the last succeeded step.
+fn last_good(copy: &Copy, view: &RunView) -> String {
+    view.checkpoints.iter().rev().find_map(|c| c.commit.clone()).unwrap_or_else(|| copy.start.clone())
 }

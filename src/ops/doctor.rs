@@ -41,7 +41,7 @@ pub fn doctor(dir: &Path, vars: &Vars, agent: Option<&str>) -> Vec<DoctorCheck> 
         Some(name) => match agents.get(name) {
             Some(rules) => checks.extend(agent_checks(&place, name, rules, Need::Required)),
             None => {
-                checks.push(check("agent", CheckState::Failed, format!("the policy knows no agent `{name}`"), None))
+                checks.push(check("agent", CheckState::Failed, format!("the policy knows no agent `{name}`"), None));
             }
         },
         None => {

@@ -4,7 +4,7 @@ use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
-use super::start::{Acting, Answer, carry_out};
+use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::change::Change;
@@ -114,26 +114,30 @@ pub fn resume(
     }
     let outlook = outlook(place, &acting, run, options)?;
     let record = outlook.view.run.clone();
-    if let Some(answer) = nothing_to_do(place, &record)? {
+    if let Some(answer) = nothing_to_do(place, &acting, &record)? {
         return Ok(answer);
     }
     tell(&outlook);
     refuse_by_verdict(run, &outlook)?;
     refuse_undecided(&outlook, options)?;
+    // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
+    let (inputs, changes) = adjustments(place, &outlook, options)?;
+    refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
     if record.status == RunStatus::DeadLetter {
         requeue(&mut store, &acting, &record, options)?;
     }
     let record = store.find_run(run)?.unwrap_or(record);
-    refuse_exhausted(&outlook, options)?;
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
         (false, true) => LeftWork::Rebuild,
         (false, false) => LeftWork::ByCase,
     };
-    adjust(place, &mut claimed, (&outlook, options), &acting)?;
+    if !changes.is_empty() {
+        claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
+    }
     carry_out(place, &home, acting, claimed, Via::Resumed)
 }
 
@@ -145,11 +149,11 @@ pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result
 }
 
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
-            let view = place.store()?.view(run)?;
+            let view = at_rest(place, &place.home()?, acting, place.store()?, run)?;
             let remark = format!("run {run} is {} already; nothing was executed", record.status);
             Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
         }
@@ -158,7 +162,7 @@ fn nothing_to_do(place: &Place, record: &RunRecord) -> Result<Option<Answer>, Op
             Holding::Free | Holding::Stuck | Holding::Abandoned => Ok(None),
         },
         RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
-            let at = record.retry_at.map(|t| crate::report::amount::utc(t)).unwrap_or_default();
+            let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
             let message = format!("run {run} may be tried again at {at}");
             let code = record.code.filter(|c| c.entry().exit == Exit::RetryLater).unwrap_or(Code::RateLimit);
             Err(OpsError::about(run, code, message))
@@ -192,16 +196,14 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
 
 /// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
 /// person puts back with a reason gets its one attempt.
-fn refuse_exhausted(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
     let run = &outlook.view.run;
     if run.status == RunStatus::DeadLetter {
         return Ok(());
     }
-    let raised = options.budget.iter().find(|(scope, kind, _)| (*scope, *kind) == (Scope::Task, LimitKind::Attempts));
-    let inputs = &outlook.view.inputs;
-    let recorded = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    let limit = raised.map(|(.., value)| *value).or(recorded);
-    let used = outlook.view.task_usage.failed_attempts;
+    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+    // The attempt of a holder that died is used up, too; the claim is what records it.
+    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
     match limit {
         Some(limit) if used >= limit => {
             let message =
@@ -242,13 +244,12 @@ fn requeue(
     Ok(())
 }
 
-/// Records what the person accepted and raised, before anything runs.
-fn adjust(
+/// What the run goes on with, and the record of what the person accepted and raised.
+fn adjustments(
     place: &Place,
-    claimed: &mut engine_run::Claimed,
-    (outlook, options): (&Outlook, &ResumeOptions),
-    acting: &Acting<'_>,
-) -> Result<(), OpsError> {
+    outlook: &Outlook,
+    options: &ResumeOptions,
+) -> Result<(RunInputs, Vec<Change>), OpsError> {
     let mut changes = Vec::new();
     for difference in outlook.differences.iter().filter(|d| d.verdict == ResumeVerdict::ReviewRequired) {
         changes.push(note(
@@ -274,12 +275,9 @@ fn adjust(
         changes.push(note(EventKind::BudgetRaised, "the limits are others from here on".to_owned(), body));
     }
     if inputs != outlook.view.inputs {
-        changes.push(Change::Inputs(Box::new(inputs)));
+        changes.push(Change::Inputs(Box::new(inputs.clone())));
     }
-    if !changes.is_empty() {
-        claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
-    }
-    Ok(())
+    Ok((inputs, changes))
 }
 
 fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {

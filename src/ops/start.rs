@@ -14,13 +14,13 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunRecord, RunView};
-use crate::domain::run::{OpenedBy, Phase};
+use crate::domain::run::{OpenedBy, Phase, RunStatus};
 use crate::domain::task::{StepKind, StepSpec, TaskSpec};
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
 use crate::engine::host::{Host, Inbox, Who, now};
 use crate::engine::observer::Observer;
-use crate::engine::{heartbeat, run as engine_run};
+use crate::engine::{heartbeat, rest, run as engine_run};
 use crate::process::Supervisor;
 use crate::process::signals::StopKind;
 use crate::report::run_json::Via;
@@ -168,10 +168,8 @@ fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) ->
         expires_at: present.utc.plus(facts.inputs.policy.retention_start),
     });
     let lease_until = heartbeat::lease_until(&present, &facts.inputs.policy.leases);
-    let claim = match options.accept_only {
-        true => None,
-        false => Some(Holder { process: engine_run::this_process()?, lease_until }),
-    };
+    let process = engine_run::this_process()?;
+    let claim = (!options.accept_only).then_some(Holder { process, lease_until });
     Ok(NewRun {
         components: facts.components.clone(),
         inputs: facts.inputs.clone(),
@@ -226,6 +224,30 @@ pub fn carry_out(
     Ok(Answer { exit, view, via, remark: None })
 }
 
+/// A run at rest as it is answered with. Where its holder died before its last words, they are written now.
+pub fn at_rest(
+    place: &Place,
+    home: &Home,
+    acting: &Acting<'_>,
+    store: Store,
+    run: &RunId,
+) -> Result<RunView, OpsError> {
+    let view = store.view(run)?;
+    if matches!(view.run.status, RunStatus::Running | RunStatus::Pending) || rest::is_told(&view) {
+        return Ok(view);
+    }
+    let supervisor = Supervisor::start()?;
+    let host = Host {
+        repo: &place.repo,
+        home,
+        supervisor: &supervisor,
+        vars: &place.vars,
+        own_program: acting.own_program,
+        who: acting.who.clone(),
+    };
+    Ok(rest::catch_up(&host, store, &view)?.view(run)?)
+}
+
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.
 fn queued(
     place: &Place,
@@ -256,7 +278,8 @@ fn existing_run(
     let record = store.find_run(run)?.ok_or_else(|| missing(run))?;
     let decision = existing(&record, follow::holding(&record), options.wishes);
     let told = |store: Store, via, exit, remark: &str| -> Result<Answer, OpsError> {
-        Ok(Answer { view: store.view(run)?, via, exit, remark: Some(remark.to_owned()) })
+        let view = at_rest(place, home, &acting, store, run)?;
+        Ok(Answer { view, via, exit, remark: Some(remark.to_owned()) })
     };
     match decision {
         Existing::Reuse => {

@@ -121,6 +121,14 @@ impl Roster {
         self.claims.borrow().keys().filter(|key| key.0 == handle).copied().collect()
     }
 
+    /// Remembers that these processes are what a child left behind: once the parent of one is killed, and while it is dying
+    /// itself, nothing else may tell.
+    pub(super) fn remember(&self, key: Key, found: &[Process]) {
+        if let Some(claim) = self.claims.borrow_mut().get_mut(&key) {
+            claim.family.extend(found.iter().map(Process::key));
+        }
+    }
+
     /// Remembers which processes descend from a child as long as that can be seen.
     pub(super) fn note_family(&self, key: Key, table: &[Process]) -> Vec<(i32, u64)> {
         let mut claims = self.claims.borrow_mut();

@@ -41,6 +41,7 @@ pub(super) fn left_of(roster: &Roster, key: Key) -> Left {
     }
     let roots = left.found.iter().map(|row| row.pid).collect();
     left.found.extend(proc_table::descendants(&roots, &table));
+    roster.remember(key, &left.found);
     left
 }
 

@@ -121,3 +121,16 @@ fn commands_of_the_hints_can_be_typed() {
     }
     assert!(broken.is_empty(), "{broken:#?}");
 }
+
+#[test]
+fn every_dependency_is_explained() {
+    let manifest = read("Cargo.toml");
+    let page = read("docs/decisions/dependencies.md");
+    let names = |section: &str| {
+        let part = manifest.split(&format!("\n[{section}]\n")).nth(1).unwrap().split("\n[").next().unwrap().to_owned();
+        part.lines().filter_map(|l| l.split_once(" = ")).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    let all = names("dependencies").into_iter().chain(names("dev-dependencies"));
+    let missing: Vec<_> = all.filter(|name| !page.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "docs/decisions/dependencies.md does not explain {missing:?}");
+}

@@ -3,7 +3,13 @@
 #![cfg(feature = "test-fakes")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
 
+mod budgets;
+mod codex_runs;
+mod crash;
 mod main_job;
+mod outcome;
+mod processes;
 mod start_again;
 mod steps;
+mod timeouts;
 mod world;

@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Runs it.
 pub fn run(session: &mut Session, args: &LogsArgs) -> Result<Exit, CliError> {
     let place = session.place()?;
-    let tone = if args.raw { Tone::Raw } else { Tone::Neutral };
+    let tone = if args.raw { Tone::Raw } else { Tone::Readable };
     let mut reading = Reading::new(&place, &args.run, args.step.as_deref(), tone);
     loop {
         // Asked before the look: what is written between the two is found by the look.

@@ -100,7 +100,7 @@ impl<'a> View<'a> {
             _ => return None,
         };
         let made = |event, because_of| Some(Move { step: step.key.clone(), event, because_of });
-        let bad = step.needs.iter().find(|key| self.reading(key) == Reading::Bad);
+        let bad = step.needs.iter().find_map(|key| self.culprit(key));
         let settled = step.needs.iter().all(|key| self.reading(key) != Reading::Open);
         // A blocked step that stays blocked, or would now be skipped, has no move: its record already says why.
         let first_time = begin == StepEvent::Begin;
@@ -122,6 +122,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The step that stands in the way of those that need `key`. A step that runs whatever came before it (to clean up, to
+    /// tell somebody) does not make good what failed before it.
+    fn culprit<'k>(&'k self, key: &'k StepKey) -> Option<&'k StepKey> {
+        match self.reading(key) {
+            Reading::Bad => Some(key),
+            Reading::Open => None,
+            Reading::Good => {
+                let step = self.spec.step(key).filter(|s| matches!(s.when, When::Always | When::OnFailure))?;
+                step.needs.iter().find_map(|need| self.culprit(need))
+            }
+        }
+    }
+
     fn reading(&self, key: &StepKey) -> Reading {
         let Some(record) = self.record(key) else { return Reading::Bad };
         match record.state {
@@ -134,7 +147,7 @@ impl<'a> View<'a> {
     }
 
     fn stays_blocked(&self, key: &StepKey) -> bool {
-        self.step(key).is_some_and(|s| s.needs.iter().any(|need| self.reading(need) == Reading::Bad))
+        self.step(key).is_some_and(|s| s.needs.iter().any(|need| self.culprit(need).is_some()))
     }
 
     /// A failed check whose agent was sent back: it will be checked again unless the agent fails on its way.

@@ -61,7 +61,7 @@ impl Attempt<'_> {
         let Some(active) = self.active(key) else { return Ok(()) };
         let spent = Millis(present.0.saturating_sub(active.started.0));
         let Some(agent) = active.agent.as_mut() else { return Ok(()) };
-        let told = agent.at_work.take(events, present);
+        let told = agent.at_work.take(key, events, present);
         let counted = !told.items.is_empty();
         if counted {
             active.counted_until = present;

@@ -195,7 +195,7 @@ impl AtWork {
     }
 
     /// Takes note of events; answers what is to be counted and recorded.
-    pub fn take(&mut self, events: &[AgentEvent], now: BootMs) -> Told {
+    pub fn take(&mut self, step: &StepKey, events: &[AgentEvent], now: BootMs) -> Told {
         let mut told = Told::default();
         for event in events {
             match event {
@@ -208,12 +208,12 @@ impl AtWork {
                 }
                 AgentEvent::ToolCall { id, .. } => {
                     self.open_tools.insert(id.clone());
-                    told.items.push(meter::tool_call(id));
+                    told.items.push(meter::tool_call(step, id));
                 }
                 AgentEvent::ToolResult { id, .. } => {
                     self.open_tools.remove(id);
                 }
-                AgentEvent::Usage(metered) => told.items.push(meter::response(metered, self.price.as_ref())),
+                AgentEvent::Usage(metered) => told.items.push(meter::response(step, metered, self.price.as_ref())),
                 AgentEvent::Result { .. } => self.result_at = Some(now),
                 AgentEvent::Message { .. } | AgentEvent::Warning { .. } | AgentEvent::Error(_) => {}
             }
@@ -248,8 +248,8 @@ pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
 pub fn items_of(events: &[AgentEvent], inputs: &RunInputs, step: &StepKey) -> Vec<MeterItem> {
     let price = parts(inputs, step).and_then(|(_, rules)| rules.price);
     let items = events.iter().filter_map(|event| match event {
-        AgentEvent::ToolCall { id, .. } => Some(meter::tool_call(id)),
-        AgentEvent::Usage(metered) => Some(meter::response(metered, price.as_ref())),
+        AgentEvent::ToolCall { id, .. } => Some(meter::tool_call(step, id)),
+        AgentEvent::Usage(metered) => Some(meter::response(step, metered, price.as_ref())),
         _ => None,
     });
     items.collect()
@@ -259,7 +259,7 @@ pub fn items_of(events: &[AgentEvent], inputs: &RunInputs, step: &StepKey) -> Ve
 pub fn inspect(
     host: &Host<'_>,
     inputs: &RunInputs,
-    execution: &ExecutionRecord,
+    (execution, transcript): (&ExecutionRecord, &Path),
     dir: &Path,
 ) -> Result<Option<agents::Inspection>, EngineError> {
     let Some((agent, rules)) = parts(inputs, &execution.step) else { return Ok(None) };
@@ -273,7 +273,8 @@ pub fn inspect(
         session: execution.session.as_deref(),
         execution: execution.number,
     };
-    let request = InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: None };
+    let request =
+        InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: Some(transcript) };
     Ok(Some(agents::inspect(&request)?))
 }
 
