@@ -5,6 +5,7 @@ use super::closing::keep;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
+use crate::artifacts::home::make_private;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
@@ -39,6 +40,8 @@ impl Copy {
         if fresh {
             host.repo.pin(run.as_str(), BASE_PIN, base)?;
         }
+        // The copy goes there, or the index that stands beside one.
+        make_private(&host.home.work_root())?;
         let workspace = match held.inputs.spec.workspace {
             WorkspaceKind::InPlace => Workspace::in_place(host.repo, &index_path(host, &run)?)?,
             WorkspaceKind::Isolated => isolated(host, held, base)?,
@@ -161,7 +164,6 @@ fn isolated(host: &Host<'_>, held: &mut Held, base: &str) -> Result<Workspace, E
     }
     let newest = held.store().find_run(&held.hold.run)?.and_then(|run| run.snapshot);
     let commit = newest.as_deref().unwrap_or(base);
-    crate::artifacts::home::make_private(&host.home.work_root())?;
     let workspace = Workspace::create(host.repo, &dir, commit)?;
     held.note(EventKind::WorkspacePrepared, None, &format!("isolated copy at {}", &commit[..12]))?;
     Ok(workspace)

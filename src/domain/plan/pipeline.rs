@@ -129,7 +129,7 @@ impl<'a> View<'a> {
             Reading::Bad => Some(key),
             Reading::Open => None,
             Reading::Good => {
-                let step = self.spec.step(key).filter(|s| matches!(s.when, When::Always | When::OnFailure))?;
+                let step = self.step(key).filter(|s| matches!(s.when, When::Always | When::OnFailure))?;
                 step.needs.iter().find_map(|need| self.culprit(need))
             }
         }
