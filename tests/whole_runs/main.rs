@@ -5,6 +5,7 @@
 
 mod budgets;
 mod codex_runs;
+mod commands;
 mod crash;
 mod main_job;
 mod many_runs;
