@@ -148,6 +148,7 @@ impl Copy {
 }
 
 fn index_path(host: &Host<'_>, run: &RunId) -> Result<std::path::PathBuf, EngineError> {
+    crate::artifacts::home::make_private(&host.home.work_root())?;
     let mut path = host.home.work_dir(run)?.into_os_string();
     path.push(".index");
     Ok(path.into())

@@ -125,10 +125,11 @@ pub fn resume(
     refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
-    if record.status == RunStatus::DeadLetter {
-        requeue(&mut store, &acting, &record, options)?;
-    }
-    let record = store.find_run(run)?.unwrap_or(record);
+    // The record that was judged, not a newer one: whoever claimed the run since then has it, and this claim is refused.
+    let record = match record.status {
+        RunStatus::DeadLetter => requeue(&mut store, &acting, &record, options)?,
+        _ => record,
+    };
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
@@ -233,15 +234,14 @@ fn requeue(
     acting: &Acting<'_>,
     record: &RunRecord,
     options: &ResumeOptions,
-) -> Result<(), OpsError> {
+) -> Result<RunRecord, OpsError> {
     let Some(reason) = options.reason.clone() else {
         let message = format!("run {} is a dead letter: say with --reason what was changed", record.id);
         return Err(OpsError::about(&record.id, Code::DeadLetter, message));
     };
     let decision =
         Decision { event: RunEvent::Requeue, expected_fence: record.fence, failure: None, retry_at: None, reason };
-    store.decide(&record.id, &decision, &acting.who.context())?;
-    Ok(())
+    Ok(store.decide(&record.id, &decision, &acting.who.context())?)
 }
 
 /// What the run goes on with, and the record of what the person accepted and raised.

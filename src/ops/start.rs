@@ -15,7 +15,8 @@ use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existin
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunRecord, RunView};
 use crate::domain::run::{OpenedBy, Phase, RunStatus};
-use crate::domain::task::{StepKind, StepSpec, TaskSpec};
+use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
+use crate::engine::error::EngineError;
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
 use crate::engine::host::{Host, Inbox, Who, now};
@@ -24,7 +25,7 @@ use crate::engine::{heartbeat, rest, run as engine_run};
 use crate::process::Supervisor;
 use crate::process::signals::StopKind;
 use crate::report::run_json::Via;
-use crate::store::{Holder, NewRun, Note, StartKey, Started, Store};
+use crate::store::{Holder, NewRun, Note, StartKey, Started, Store, StoreError};
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -111,7 +112,11 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
         refuse_exhausted(&store, &facts)?;
     }
     let new = new_run(place, &home, &facts, options)?;
-    match store.start_or_attach(&new, &acting.who.context())? {
+    let started = match store.start_or_attach(&new, &acting.who.context()) {
+        Err(StoreError::GroupBusy { run, .. }) if joins(&facts.inputs.spec) => return join(place, acting, store, &run),
+        other => other?,
+    };
+    match started {
         Started::New(hold) => {
             let left_work = engine_run::LeftWork::ByCase;
             let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
@@ -130,6 +135,10 @@ fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
         None => Ok(()),
         Some(breach) => Err(OpsError::failed(Code::BudgetExceeded, format!("{breach}, over all runs of the task"))),
     }
+}
+
+fn joins(spec: &TaskSpec) -> bool {
+    spec.concurrency.as_ref().is_some_and(|c| c.when_busy == WhenBusy::Join)
 }
 
 /// F39: a run inside a run could dead-lock on itself and escape its budget.
@@ -261,9 +270,33 @@ fn queued(
         let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
         return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
     };
-    follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
-    drop(store);
-    super::resume::go_on(place, acting, run, Via::New)
+    let mut before = behind;
+    loop {
+        let record = follow::until_rest(&store, &before, acting.inbox, acting.observer)?;
+        if record.status == RunStatus::Running {
+            let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
+            return Err(OpsError::about(run, Code::GroupBusy, message));
+        }
+        let turn = Acting {
+            who: acting.who.clone(),
+            inbox: acting.inbox,
+            observer: &mut *acting.observer,
+            own_program: acting.own_program,
+        };
+        match super::resume::go_on(place, turn, run, Via::New) {
+            // Another one that waited was faster.
+            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
+            other => return other,
+        }
+    }
+}
+
+/// `when_busy: join`: the run that holds the group is followed as if it were one's own.
+fn join(place: &Place, acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
+    note(&mut store, &acting.who, run, EventKind::RunAttached, "a run of the same group has joined it")?;
+    follow::until_rest(&store, run, acting.inbox, acting.observer)?;
+    let view = at_rest(place, &place.home()?, &acting, store, run)?;
+    Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
 }
 
 /// The fingerprint has a run: contract §14.

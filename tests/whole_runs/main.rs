@@ -5,11 +5,15 @@
 
 mod budgets;
 mod codex_runs;
+mod commands;
 mod crash;
 mod main_job;
+mod many_runs;
 mod outcome;
 mod processes;
 mod start_again;
+mod status;
 mod steps;
 mod timeouts;
+mod workspace;
 mod world;

@@ -103,20 +103,19 @@ impl<'a> View<'a> {
         let bad = step.needs.iter().find_map(|key| self.culprit(key));
         let settled = step.needs.iter().all(|key| self.reading(key) != Reading::Open);
         // A blocked step that stays blocked, or would now be skipped, has no move: its record already says why.
-        let first_time = begin == StepEvent::Begin;
+        let at_first = |event, because_of| if begin == StepEvent::Begin { made(event, because_of) } else { None };
         match &step.when {
-            When::Always => settled.then_some(()).and_then(|()| made(begin, None)),
+            When::Always if settled => made(begin, None),
+            When::Always => None,
             When::OnFailure => match (settled, self.something_failed_before(step)) {
                 (false, _) => None,
                 (true, true) => made(begin, None),
-                (true, false) => first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None)),
+                (true, false) => at_first(StepEvent::Skip, None),
             },
             When::NeedsSucceeded | When::Expression(_) => match bad {
-                Some(key) => first_time.then_some(()).and_then(|()| made(StepEvent::Block, Some(key.clone()))),
+                Some(key) => at_first(StepEvent::Block, Some(key.clone())),
                 None if !settled => None,
-                None if matches!(step.when, When::Expression(_)) && !evaluate(step) => {
-                    first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None))
-                }
+                None if matches!(step.when, When::Expression(_)) && !evaluate(step) => at_first(StepEvent::Skip, None),
                 None => made(begin, None),
             },
         }
