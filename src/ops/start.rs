@@ -14,8 +14,9 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunRecord, RunView};
-use crate::domain::run::{OpenedBy, Phase};
-use crate::domain::task::{StepKind, StepSpec, TaskSpec};
+use crate::domain::run::{OpenedBy, Phase, RunStatus};
+use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
+use crate::engine::error::EngineError;
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
 use crate::engine::host::{Host, Inbox, Who, now};
@@ -24,7 +25,7 @@ use crate::engine::{heartbeat, run as engine_run};
 use crate::process::Supervisor;
 use crate::process::signals::StopKind;
 use crate::report::run_json::Via;
-use crate::store::{Holder, NewRun, Note, StartKey, Started, Store};
+use crate::store::{Holder, NewRun, Note, StartKey, Started, Store, StoreError};
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -70,6 +71,18 @@ pub struct Acting<'a> {
     pub own_program: &'a std::path::Path,
 }
 
+impl Acting<'_> {
+    /// For one of several tries.
+    fn again(&mut self) -> Acting<'_> {
+        Acting {
+            who: self.who.clone(),
+            inbox: self.inbox,
+            observer: &mut *self.observer,
+            own_program: self.own_program,
+        }
+    }
+}
+
 /// What a start would do, without doing it.
 #[derive(Debug)]
 pub struct Plan {
@@ -111,7 +124,14 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
         refuse_exhausted(&store, &facts)?;
     }
     let new = new_run(place, &home, &facts, options)?;
-    match store.start_or_attach(&new, &acting.who.context())? {
+    let started = match store.start_or_attach(&new, &acting.who.context()) {
+        Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
+            note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group was joined")?;
+            return follow_to_the_end(place, acting, store, &run);
+        }
+        started => started?,
+    };
+    match started {
         Started::New(hold) => {
             let left_work = engine_run::LeftWork::ByCase;
             let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
@@ -120,6 +140,12 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
         Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),
         Started::Existing(run) => existing_run(place, &home, acting, store, &run, options),
     }
+}
+
+/// Whether the end of the run that holds the group is this one's end, too (R-W6).
+fn joins(facts: &Facts, options: &StartOptions) -> bool {
+    let group = facts.inputs.spec.concurrency.as_ref();
+    group.is_some_and(|group| group.when_busy == WhenBusy::Join) && options.wishes.follow == Follow::ToTheEnd
 }
 
 /// A task that has used a limit up gets no further run: its ledger begins anew by success alone (R-R4).
@@ -227,7 +253,7 @@ pub fn carry_out(
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.
 fn queued(
     place: &Place,
-    acting: Acting<'_>,
+    mut acting: Acting<'_>,
     store: Store,
     (run, behind): (&RunId, Option<RunId>),
     options: &StartOptions,
@@ -237,9 +263,32 @@ fn queued(
         let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
         return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
     };
-    follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
-    drop(store);
-    super::resume::go_on(place, acting, run, Via::New)
+    let mut behind = behind;
+    loop {
+        follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
+        match super::resume::go_on(place, acting.again(), run, Via::New) {
+            // Another of those who wait was quicker. One whose holder died holds the group until somebody resumes it.
+            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run: next, .. }))) if next != behind => {
+                behind = next;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Follows a run to its end, and goes on with it where its holder dies meanwhile. Of several followers one does.
+fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, store: Store, run: &RunId) -> Result<Answer, OpsError> {
+    loop {
+        let record = follow::until_rest(&store, run, acting.inbox, acting.observer)?;
+        if record.status != RunStatus::Running {
+            let view = store.view(run)?;
+            return Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None });
+        }
+        match super::resume::go_on(place, acting.again(), run, Via::Attached) {
+            Err(error) if error.code() == Code::Busy => {}
+            done => return done,
+        }
+    }
 }
 
 /// The fingerprint has a run: contract §14.
@@ -269,9 +318,7 @@ fn existing_run(
         }
         Existing::Attach => {
             note(&mut store, &acting.who, run, EventKind::RunAttached, "an equal run is under way and was followed")?;
-            follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-            let view = store.view(run)?;
-            Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+            follow_to_the_end(place, acting, store, run)
         }
         Existing::TellBusy => {
             note(&mut store, &acting.who, run, EventKind::StartRefused, "an equal run is in progress")?;
