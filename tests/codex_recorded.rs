@@ -36,8 +36,9 @@ fn read(case: &str, file: &str) -> String {
 
 /// The session files of a case, the main one first.
 fn sessions(case: &str) -> Vec<(OsString, Vec<u8>)> {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder(case).join("sessions")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // A case that ended before Codex began a conversation has no folder of them.
+    let folder = fs::read_dir(folder(case).join("sessions")).into_iter().flatten();
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files.into_iter().map(|path| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap())).collect()
 }

@@ -1,6 +1,8 @@
 //! An independent program recomputes fingerprint and context hash: `docs/fingerprint.py`, Python's standard library and
 //! git, nothing of agentrun's (R-F1, R-F2). Each change of one component changes exactly that component.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+
 use std::fs::{Permissions, create_dir_all, set_permissions, write};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;

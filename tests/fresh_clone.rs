@@ -1,6 +1,8 @@
 //! What a fresh clone of a repository that keeps `.ai-runs/` texts in git meets: its folder is closed, not refused; one
 //! that holds anything else and is open to others is refused.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+
 use std::fs::{Permissions, create_dir_all, metadata, set_permissions, write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

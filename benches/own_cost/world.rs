@@ -5,8 +5,10 @@ use std::process::Command;
 
 use crate::Outcome;
 
-/// The program.
-pub const AGENTRUN: &str = env!("CARGO_BIN_EXE_agentrun");
+/// The program: the one just built, or another build to compare it with.
+fn agentrun() -> std::ffi::OsString {
+    std::env::var_os("OWN_COST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_agentrun").into())
+}
 
 /// A repository in a folder that goes away with it.
 pub struct World {
@@ -59,7 +61,7 @@ impl World {
 
     /// agentrun, to be called in the repository.
     pub fn agentrun(&self, arguments: &[&str]) -> Command {
-        self.command(AGENTRUN, arguments)
+        self.command(agentrun(), arguments)
     }
 
     /// Any program, to be called in the repository with a small environment.

@@ -302,10 +302,17 @@ pub fn probe(request: &AgentRequest<'_>) -> Result<Option<AgentCommand>, AgentEr
     }
 }
 
-/// The program that would be started and the arguments that make it print its version; `None` when it has none.
-pub fn version_command(request: &AgentRequest<'_>) -> Result<Option<(PathBuf, Vec<OsString>)>, AgentError> {
+/// A program, arguments that make it print its version, and variables that keep it from leaving something in the user's
+/// home meanwhile.
+pub type VersionCommand = (PathBuf, Vec<OsString>, Vec<(OsString, OsString)>);
+
+/// How an agent is asked for its version; `None` when it has none.
+pub fn version_command(request: &AgentRequest<'_>) -> Result<Option<VersionCommand>, AgentError> {
     match request.agent.protocol {
-        Protocol::Codex => Ok(Some((codex::program(request)?, vec!["--version".into()]))),
+        Protocol::Codex => {
+            let env = vec![("CODEX_HOME".into(), request.private_home.into())];
+            Ok(Some((codex::program(request)?, vec!["--version".into()], env)))
+        }
         Protocol::Replay | Protocol::Agentrun | Protocol::Text => Ok(None),
     }
 }

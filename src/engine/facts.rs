@@ -1,6 +1,7 @@
 //! What makes a run this run, gathered before it exists: the commit, the relevant files, the rules, the lock files and
 //! what the checkout looks like (R-W1, R-F2).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::error::EngineError;
@@ -68,8 +69,13 @@ pub struct Facts {
     pub inputs: RunInputs,
     /// What makes its fingerprint.
     pub components: Components,
+}
+
+impl Facts {
     /// The files that count: the relevant ones, and included uncommitted changes.
-    pub counted: Vec<ContextFile>,
+    pub fn counted(&self) -> Cow<'_, [ContextFile]> {
+        counted(&self.inputs.files, &self.inputs.dirty)
+    }
 }
 
 /// Gathers everything. A dirty checkout is refused here, with the list of its paths.
@@ -93,8 +99,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
     let files = repo.context_files(&base_commit, &given.spec.context.files, overlay)?;
     let rules = repo.context_files(&base_commit, &given.spec.context.rules, overlay)?;
     let notes = notes(repo, &base_commit)?;
-    let counted = counted(&files, &dirty);
-    let context_hash = context_hash(&given.spec.meaning(), &counted, &rules);
+    let context_hash = context_hash(&given.spec.meaning(), &counted(&files, &dirty), &rules);
     let components = Components {
         task: given.spec.task.to_string(),
         base_commit: base_commit.clone(),
@@ -114,7 +119,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         dirty,
         notes,
     };
-    Ok(Facts { inputs, components, counted })
+    Ok(Facts { inputs, components })
 }
 
 /// In place an agent works in the checkout itself, so there agentrun's own files count like any other.
@@ -126,14 +131,12 @@ pub(super) fn own_paths(workspace: WorkspaceKind) -> &'static [&'static str] {
 }
 
 /// Included uncommitted changes are part of the files that count (R-W1).
-fn counted(files: &[ContextFile], dirty: &Dirty) -> Vec<ContextFile> {
-    let mut counted = files.to_vec();
-    if let Dirty::Included { files: changed } = dirty {
-        counted.extend(changed.iter().cloned());
-        counted.sort();
-        counted.dedup();
-    }
-    counted
+fn counted<'f>(files: &'f [ContextFile], dirty: &Dirty) -> Cow<'f, [ContextFile]> {
+    let Dirty::Included { files: changed } = dirty else { return Cow::Borrowed(files) };
+    let mut counted = [files, changed].concat();
+    counted.sort();
+    counted.dedup();
+    Cow::Owned(counted)
 }
 
 fn judge(repo: &Repo, state: &WorktreeState, rule: DirtyRule) -> Result<Dirty, EngineError> {

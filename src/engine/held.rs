@@ -32,6 +32,8 @@ pub struct Held {
     store: Store,
     who: Who,
     staged: Vec<Change>,
+    /// How often a step has moved.
+    moves: u64,
     retry_after: BTreeMap<StepKey, Millis>,
 }
 
@@ -46,6 +48,7 @@ impl Held {
             store,
             who,
             staged: Vec::new(),
+            moves: 0,
             retry_after: BTreeMap::new(),
         }
     }
@@ -130,6 +133,11 @@ impl Held {
         }
     }
 
+    /// A number that grows when a step moves: while it stays, no other step can have become due.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// The states of all steps, for conditions.
     pub fn states(&self) -> BTreeMap<String, StepFact> {
         let fact = |s: &StepRecord| StepFact { state: s.state.word().to_owned() };
@@ -160,6 +168,7 @@ impl Held {
         failure: Option<&Failure>,
         because_of: Option<&StepKey>,
     ) -> Result<(), EngineError> {
+        self.moves += 1;
         let attempt = self.hold.attempt;
         let unknown = || EngineError::failed(Code::Internal, format!("no step `{key}`"));
         let record = self.steps.iter_mut().find(|s| s.key == *key).ok_or_else(unknown)?;

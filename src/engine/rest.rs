@@ -12,12 +12,14 @@ use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
+use crate::domain::lease::Liveness;
 use crate::domain::plan::after_failure::{self, Then, Tried};
 use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::RunView;
+use crate::domain::record::{ArtifactRecord, ArtifactType, Identity, RunView};
 use crate::domain::run::{AttemptEvent, RunEvent};
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{KeepChanges, WorkspaceKind};
+use crate::store::{EventFilter, Hold, Store};
 
 /// Records how the attempt ended, brings the work home, writes the last words. Answers the wait before the next attempt.
 pub fn settle(
@@ -42,13 +44,40 @@ pub fn settle(
     };
     let left =
         if changed && held.inputs.spec.keep_changes == KeepChanges::Review { Left::ForReview } else { Left::AsUsual };
+    // If we die here, whoever takes over makes the copy again from the snapshot, finds nothing left to do, and ends the run.
+    put_away(host, held, copy, (end, changed))?;
     let wait = record_end(held, view, left, (end, waited, run_until))?;
+    // If we die here, [`catch_up`] writes what is missing.
     closing::write_reports(host, held)?;
-    if wait.is_none() {
-        put_away(host, held, copy, (end, changed))?;
-    }
     closing::write_manifest(host, held)?;
     Ok(wait)
+}
+
+/// Whether the last words of a run at rest were written.
+pub fn is_told(view: &RunView) -> bool {
+    let told = |a: &ArtifactRecord| a.kind == ArtifactType::Result && a.attempt == view.run.attempt;
+    view.run.attempt == 0 || view.artifacts.iter().any(told)
+}
+
+/// Writes the reports and the manifest of a run at rest whose holder died between the end and its last words (F01). A holder
+/// that still lives is at it.
+pub fn catch_up(host: &Host<'_>, store: Store, view: &RunView) -> Result<Store, EngineError> {
+    let events = store.events(&EventFilter { run: Some(view.run.id.clone()), ..EventFilter::default() })?;
+    let holder = events.iter().rev().find_map(|e| serde_json::from_str::<HolderOf>(&e.body).ok());
+    if holder.is_some_and(|of| crate::process::identity::liveness(&of.holder) != Liveness::Dead) {
+        return Ok(store);
+    }
+    let hold = Hold { run: view.run.id.clone(), attempt: view.run.attempt, fence: view.run.fence };
+    let mut held = Held::new(store, hold, view, host.who.clone());
+    closing::write_reports(host, &mut held)?;
+    closing::write_manifest(host, &held)?;
+    Ok(held.into_store())
+}
+
+/// The body of an event by which somebody became a run's holder.
+#[derive(serde::Deserialize)]
+struct HolderOf {
+    holder: Identity,
 }
 
 /// Whether a person wants to see what a failed attempt left (`keep_changes: review`).

@@ -193,6 +193,7 @@ fn prepare(
     make_private(&dir.attempt(held.hold.attempt))?;
     if !first {
         recover::end_leftovers(host, held, view)?;
+        host.repo.reclaim_locks(held.hold.run.as_str(), &host.home.work_dir(&held.hold.run)?)?;
     }
     let copy = Copy::prepare(host, held, &view.run.components.base_commit)?;
     let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, (view, left_work))? };

@@ -73,9 +73,22 @@ impl Copy {
         if !own.is_empty() && held.inputs.spec.workspace == WorkspaceKind::Isolated {
             held.note(EventKind::WarningRaised, Some(step), &format!("git_config_changed: {}", own.join(", ")))?;
         }
-        let changed = crate::git::tampering(&self.guard, &host.repo.guard()?);
-        let what = changed.join(", ");
-        Ok((!changed.is_empty()).then(|| format!("the repository's git folder was changed during the run: {what}")))
+        let changes = crate::git::changes(&self.guard, &host.repo.guard()?);
+        let named = |dangerous: bool| {
+            let those = changes.iter().filter(|c| c.is_dangerous == dangerous).map(|c| c.what.clone());
+            those.collect::<Vec<_>>().join(", ")
+        };
+        // A person may fetch or name a branch meanwhile; only what can run code or lead elsewhere stops the run.
+        let (harmless, dangerous) = (named(false), named(true));
+        if !harmless.is_empty() {
+            held.note(
+                EventKind::WarningRaised,
+                Some(step),
+                &format!("the repository's git folder changed: {harmless}"),
+            )?;
+        }
+        let told = || format!("the repository's git folder was changed during the run: {dangerous}");
+        Ok((!dangerous.is_empty()).then(told))
     }
 
     /// Saves what lies in the copy beyond `commit` as a patch, then makes the copy equal to it.

@@ -36,23 +36,27 @@ impl Repo {
     /// The files that match one of the globs, sorted by path. `*` does not cross a `/`, `**` does.
     pub fn context_files(&self, commit: &str, globs: &[String], overlay: Overlay<'_>) -> Result<Vec<ContextFile>> {
         let wanted = Wanted::new(globs)?;
-        let mut files = BTreeMap::new();
+        let on_disk = match overlay {
+            Overlay::Dirty(state) => self.on_disk(state, &|path| wanted.is_match(path))?,
+            Overlay::Commit => BTreeMap::new(),
+        };
+        // A tree's own order is the order of its paths.
+        let mut files = Vec::new();
         if !globs.is_empty() {
             let mut visit = |path: &[u8], entry: &git2::TreeEntry<'_>| {
-                if wanted.globs.is_match(paths::path(path)) {
+                if wanted.is_match(path) && !on_disk.contains_key(path) {
                     let mode = u32::try_from(entry.filemode()).unwrap_or(0);
-                    files.insert(path.to_vec(), context_file(path, mode, entry.id().to_string()));
+                    files.push(context_file(path, mode, entry.id().to_string()));
                 }
                 Ok(())
             };
             walk(self.inner()?, &self.tree(commit)?, &mut |folder| wanted.may_be_below(folder), &mut visit)?;
         }
-        if let Overlay::Dirty(state) = overlay {
-            for file in self.on_disk(state, &|path| wanted.globs.is_match(paths::path(path)))? {
-                files.insert(file.0, file.1);
-            }
+        if !on_disk.is_empty() {
+            files.extend(on_disk.into_values());
+            files.sort();
         }
-        Ok(files.into_values().collect())
+        Ok(files)
     }
 
     /// Every uncommitted file as it is on disk, sorted by path.
@@ -147,6 +151,8 @@ fn context_file(path: &[u8], mode: u32, blob: String) -> ContextFile {
 struct Wanted {
     globs: GlobSet,
     folders: Vec<Vec<u8>>,
+    /// The folders of globs such as `src/**`: all that is below them matches, which is known faster than by the glob.
+    whole: Vec<Vec<u8>>,
 }
 
 impl Wanted {
@@ -158,7 +164,13 @@ impl Wanted {
             set.add(GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build().map_err(refused)?);
         }
         let folders = globs.iter().map(|glob| literal_folder(glob)).collect();
-        Ok(Self { globs: set.build().map_err(refused)?, folders })
+        let is_whole = |glob: &&String| glob.as_bytes().strip_suffix(b"**") == Some(&literal_folder(glob));
+        let whole = globs.iter().filter(is_whole).map(|glob| literal_folder(glob)).collect();
+        Ok(Self { globs: set.build().map_err(refused)?, folders, whole })
+    }
+
+    fn is_match(&self, path: &[u8]) -> bool {
+        self.whole.iter().any(|folder| path.starts_with(folder)) || self.globs.is_match(paths::path(path))
     }
 
     /// True when something below `folder` (with `/` behind) may match.

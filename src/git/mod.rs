@@ -4,7 +4,8 @@
 //!
 //! - `discover`, `settings`, `repo`: finding the user's repository and opening it safely; plain questions to it.
 //! - `state`, `context`, `diff`: what is uncommitted, which files count, what changed.
-//! - `refs`, `apply`: what is written on the user's side, and nothing else is: pins, one branch, `agentrun apply`.
+//! - `refs`, `apply`, `first_commit`: what is written on the user's side, and nothing else is: pins, one branch,
+//!   `agentrun apply`, and where there is no commit yet and the user asks for one, the first. `reclaim`: stale locks of these.
 //! - `patch_dir`, `patch_text`, `ways`: a patch into a folder, and whether a change would be led out of one.
 //! - `guard`, `config_text`: whether somebody changed what git would run.
 //! - `workspace`: the copy that a run works in: made, snapshotted, put back, removed.
@@ -22,6 +23,7 @@ mod guard;
 mod patch_dir;
 mod patch_text;
 mod paths;
+mod reclaim;
 mod refs;
 mod repo;
 mod settings;

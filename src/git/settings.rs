@@ -127,6 +127,14 @@ impl Settings {
         repository.set_config(&config).map_err(GitError::git("setting the configuration"))
     }
 
+    /// True where something outside a commit may ask for other bytes on disk than in the blob: line ends, mostly.
+    pub(super) fn may_convert(&self, common_dir: &Path) -> bool {
+        let converts = |(key, value): &(&str, String)| *key == "core.autocrlf" && !value.eq_ignore_ascii_case("false");
+        let own = common_dir.join("info/attributes");
+        let files = [self.attributes.as_path(), own.as_path(), Path::new("/etc/gitattributes")];
+        self.data.iter().any(converts) || files.iter().any(|file| file.exists())
+    }
+
     /// The same for a repository whose writer settles what it wrote by itself.
     pub(super) fn without_sync(&self) -> Self {
         Self { durable: false, ..self.clone() }

@@ -5,7 +5,9 @@ use super::find;
 use super::place::Place;
 use crate::domain::failure::Code;
 use crate::domain::record::RunRecord;
+use crate::engine::facts::OWN_PATHS;
 use crate::engine::workspace::START_PIN;
+use crate::git::WorktreeState;
 
 /// What was done.
 #[derive(Debug)]
@@ -33,11 +35,18 @@ pub fn apply(place: &Place, name: &str, only_branch: bool) -> Result<Applied, Op
         return Ok(Applied { run, branch, paths: Vec::new() });
     }
     let state = place.repo.state(&[".ai-runs/"])?;
-    let dirty = state.paths();
+    let dirty = in_the_way(place, &state, (&start, &tip))?;
     if !dirty.is_empty() || state.in_progress.is_some() {
         let message = format!("the checkout has uncommitted changes: {}", dirty.join(", "));
         return Err(OpsError::about(&run.id, Code::WorktreeDirty, message));
     }
     let paths = place.repo.apply_to_checkout(&start, &tip)?;
     Ok(Applied { run, branch, paths })
+}
+
+/// Uncommitted paths that an apply could mix with: all but agentrun's own files, and of those the ones that the run changed.
+fn in_the_way(place: &Place, state: &WorktreeState, (start, tip): (&str, &str)) -> Result<Vec<String>, OpsError> {
+    let changed: Vec<String> = place.repo.changes(start, tip)?.into_iter().map(|c| c.path).collect();
+    let own = |path: &str| OWN_PATHS.iter().any(|own| path == *own || (own.ends_with('/') && path.starts_with(own)));
+    Ok(state.paths().into_iter().filter(|path| !own(path) || changed.contains(path)).collect())
 }

@@ -146,7 +146,7 @@ fn agent_checks(place: &Place, name: &str, rules: &AgentRules, need: Need) -> Ve
             return vec![check(&label, state, error.to_string(), Some("npm install -g @openai/codex"))];
         }
     };
-    let (path, args) = program;
+    let (path, args, _) = program;
     let printed = crate::process::probe(&path, &args, &vars, PATIENCE);
     let version = printed.ok().and_then(|p| agents::parse_version(rules.protocol, &p.stdout));
     let Some(version) = version else {

@@ -4,7 +4,7 @@ use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
-use super::start::{Acting, Answer, carry_out};
+use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::change::Change;
@@ -153,7 +153,7 @@ fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> 
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
-            let view = place.store()?.view(run)?;
+            let view = at_rest(place, &place.home()?, acting, place.store()?, run)?;
             let remark = format!("run {run} is {} already; nothing was executed", record.status);
             Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
         }
@@ -205,9 +205,8 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    // An attempt whose holder died is counted with the claim that finds it, and would be one too many by then.
-    let lost = u64::from(run.status == RunStatus::Running);
-    let used = outlook.view.task_usage.failed_attempts + lost;
+    // The attempt of a holder that died is used up, too; the claim is what records it.
+    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
     match limit {
         Some(limit) if used >= limit => {
             let message =

@@ -2,6 +2,13 @@
 //! commands that are shown can be typed, links lead somewhere. `AGENTRUN_BLESS=1 cargo test --test docs` writes the
 //! generated pages anew.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests; the lint knows test functions only"
+)]
+
 mod examples;
 mod machines;
 mod pages;

@@ -54,7 +54,9 @@ fn ids_in_name(name: &str) -> Vec<String> {
 
 fn ids_in_text(text: &str) -> Vec<String> {
     let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
-    let after = text.match_indices("R-").map(|(at, _)| &text[at + 2..]);
+    // `FR-F16` is a field report, no promise.
+    let alone = |at: &usize| !text[..*at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    let after = text.match_indices("R-").map(|(at, _)| at).filter(alone).map(|at| &text[at + 2..]);
     after
         .map(|rest| &rest[..end(rest)])
         .filter(|id| is_number(&id.to_lowercase()))

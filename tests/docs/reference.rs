@@ -33,7 +33,9 @@ fn commands() -> String {
         Progress and messages go to standard error; the one result goes to standard output. What the exit status means:\n\
         [exit-codes.md](exit-codes.md).\n\n## Options of every command\n\n"
         .to_owned();
-    command.get_arguments().filter(|a| a.is_global_set()).for_each(|a| argument(&mut out, a));
+    for global in command.get_arguments().filter(|a| a.is_global_set()) {
+        argument(&mut out, global);
+    }
     for verb in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
         one_command(&mut out, verb, verb.get_name(), "##");
     }
@@ -58,7 +60,9 @@ fn one_command(out: &mut String, command: &Command, name: &str, level: &str) {
     });
     let options = if own.iter().any(|a| !a.is_positional()) { " [OPTIONS]" } else { "" };
     let _ = write!(out, "\n```text\nagentrun {name}{options}{}\n```\n\n", positional.collect::<String>());
-    own.iter().for_each(|a| argument(out, a));
+    for one in own {
+        argument(out, one);
+    }
 }
 
 fn argument(out: &mut String, argument: &Arg) {

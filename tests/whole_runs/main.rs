@@ -4,10 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
 
 mod budgets;
+mod codex_runs;
+mod commands;
+mod crash;
 mod main_job;
+mod many_runs;
 mod outcome;
 mod processes;
 mod start_again;
+mod status;
 mod steps;
 mod timeouts;
+mod workspace;
 mod world;

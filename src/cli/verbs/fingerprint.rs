@@ -23,7 +23,7 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
         session.say.json(&fingerprint_json(&FingerprintDocument {
             components: &explained.facts.components,
             task_meaning: &inputs.spec.meaning(),
-            files: &explained.facts.counted,
+            files: &explained.facts.counted(),
             rules: &inputs.rules,
             against: explained.against.as_ref().map(|(run, d)| (&run.id, d.as_slice())),
         }));
@@ -36,7 +36,7 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
     text.push_str(&format!(
         "  {:<15} {} files, {} rules\n",
         "context",
-        explained.facts.counted.len(),
+        explained.facts.counted().len(),
         inputs.rules.len()
     ));
     if let Some((run, differences)) = &explained.against {

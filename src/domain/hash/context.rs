@@ -28,8 +28,7 @@ pub fn context_hash(meaning: &str, files: &[ContextFile], rules: &[ContextFile])
 pub fn files_hash(files: &[ContextFile]) -> Sha256Hash {
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort();
-    let lines: Vec<_> = sorted.iter().map(|f| format!("{} {} {}", f.mode, f.blob, f.path)).collect();
     let mut encoder = Encoder::new("agentrun-files/1");
-    encoder.list("files", lines.iter().map(String::as_bytes));
+    encoder.list("files", sorted.iter().map(|f| format!("{} {} {}", f.mode, f.blob, f.path)));
     encoder.finish()
 }

@@ -88,12 +88,12 @@ impl Encoder {
     }
 
     /// A field with a list of byte strings.
-    pub fn list<'a>(&mut self, name: &str, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+    pub fn list(&mut self, name: &str, items: impl ExactSizeIterator<Item: AsRef<[u8]>>) {
         self.bytes(name.as_bytes());
         self.0.update([2]);
         self.0.update((items.len() as u64).to_be_bytes());
         for item in items {
-            self.bytes(item);
+            self.bytes(item.as_ref());
         }
     }
 

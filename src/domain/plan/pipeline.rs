@@ -1,6 +1,8 @@
 //! Which step comes next (R-S1, R-S2, R-R2). Decided anew from the record after every commit, so that a run that was cut
 //! goes on exactly as one that was not.
 
+use std::collections::HashMap;
+
 use crate::domain::ids::StepKey;
 use crate::domain::record::StepRecord;
 use crate::domain::step::{StepEvent, StepState};
@@ -22,7 +24,7 @@ pub type Evaluate<'a> = &'a dyn Fn(&StepSpec) -> bool;
 
 /// The moves that are due. Empty while something runs that the rest waits for, and empty at the end.
 pub fn due(spec: &TaskSpec, steps: &[StepRecord], attempt: u32, evaluate: Evaluate<'_>) -> Vec<Move> {
-    let view = View { spec, steps, attempt };
+    let view = View::new(spec, steps, attempt);
     let mut moves: Vec<Move> = Vec::new();
     for step in &spec.steps {
         let Some(decision) = view.decide(step, evaluate) else { continue };
@@ -73,6 +75,9 @@ pub fn failed_step(steps: &[StepRecord], attempt: u32) -> Option<&StepRecord> {
 struct View<'a> {
     spec: &'a TaskSpec,
     steps: &'a [StepRecord],
+    /// Specification and record of each step by its key: every step asks about every step that it needs, so with lists
+    /// the question after each commit would grow with the square of the steps.
+    by_key: HashMap<&'a StepKey, (Option<&'a StepSpec>, Option<&'a StepRecord>)>,
     attempt: u32,
 }
 
@@ -84,9 +89,24 @@ enum Reading {
     Bad,
 }
 
-impl View<'_> {
-    fn record(&self, key: &StepKey) -> Option<&StepRecord> {
-        self.steps.iter().find(|s| s.key == *key)
+impl<'a> View<'a> {
+    fn new(spec: &'a TaskSpec, steps: &'a [StepRecord], attempt: u32) -> Self {
+        let mut by_key: HashMap<_, (Option<_>, Option<_>)> = HashMap::with_capacity(steps.len());
+        for step in &spec.steps {
+            by_key.entry(&step.key).or_default().0 = Some(step);
+        }
+        for record in steps {
+            by_key.entry(&record.key).or_default().1 = Some(record);
+        }
+        Self { spec, steps, by_key, attempt }
+    }
+
+    fn record(&self, key: &StepKey) -> Option<&'a StepRecord> {
+        self.by_key.get(key)?.1
+    }
+
+    fn step(&self, key: &StepKey) -> Option<&'a StepSpec> {
+        self.by_key.get(key)?.0
     }
 
     fn decide(&self, step: &StepSpec, evaluate: Evaluate<'_>) -> Option<Move> {
@@ -102,20 +122,19 @@ impl View<'_> {
         let bad = step.needs.iter().find_map(|key| self.culprit(key));
         let settled = step.needs.iter().all(|key| self.reading(key) != Reading::Open);
         // A blocked step that stays blocked, or would now be skipped, has no move: its record already says why.
-        let first_time = begin == StepEvent::Begin;
+        let at_first = |event, because_of| if begin == StepEvent::Begin { made(event, because_of) } else { None };
         match &step.when {
-            When::Always => settled.then_some(()).and_then(|()| made(begin, None)),
+            When::Always if settled => made(begin, None),
+            When::Always => None,
             When::OnFailure => match (settled, self.something_failed_before(step)) {
                 (false, _) => None,
                 (true, true) => made(begin, None),
-                (true, false) => first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None)),
+                (true, false) => at_first(StepEvent::Skip, None),
             },
             When::NeedsSucceeded | When::Expression(_) => match bad {
-                Some(key) => first_time.then_some(()).and_then(|()| made(StepEvent::Block, Some(key.clone()))),
+                Some(key) => at_first(StepEvent::Block, Some(key.clone())),
                 None if !settled => None,
-                None if matches!(step.when, When::Expression(_)) && !evaluate(step) => {
-                    first_time.then_some(()).and_then(|()| made(StepEvent::Skip, None))
-                }
+                None if matches!(step.when, When::Expression(_)) && !evaluate(step) => at_first(StepEvent::Skip, None),
                 None => made(begin, None),
             },
         }
@@ -128,7 +147,7 @@ impl View<'_> {
             Reading::Bad => Some(key),
             Reading::Open => None,
             Reading::Good => {
-                let step = self.spec.step(key).filter(|s| matches!(s.when, When::Always | When::OnFailure))?;
+                let step = self.step(key).filter(|s| matches!(s.when, When::Always | When::OnFailure))?;
                 step.needs.iter().find_map(|need| self.culprit(need))
             }
         }
@@ -146,7 +165,7 @@ impl View<'_> {
     }
 
     fn stays_blocked(&self, key: &StepKey) -> bool {
-        self.spec.step(key).is_some_and(|s| s.needs.iter().any(|need| self.culprit(need).is_some()))
+        self.step(key).is_some_and(|s| s.needs.iter().any(|need| self.culprit(need).is_some()))
     }
 
     /// A failed check whose agent was sent back: it will be checked again unless the agent fails on its way.
@@ -161,7 +180,7 @@ impl View<'_> {
     }
 
     fn sent_back_agent(&self, key: &StepKey) -> Option<&StepRecord> {
-        match &self.spec.step(key)?.body {
+        match &self.step(key)?.body {
             StepBody::Qa { on_fail: Some(send_back), .. } => self.record(&send_back.send_back_to),
             _ => None,
         }
@@ -176,7 +195,7 @@ impl View<'_> {
     fn has_room(&self, step: &StepSpec, moves: &[Move]) -> bool {
         let begun = moves.iter().filter(|m| !matches!(m.event, StepEvent::Skip | StepEvent::Block)).map(|m| &m.step);
         let running = self.steps.iter().filter(|s| s.state == StepState::Running).map(|s| &s.key);
-        let mut others = begun.chain(running).filter_map(|key| self.spec.step(key)).peekable();
+        let mut others = begun.chain(running).filter_map(|key| self.step(key)).peekable();
         others.peek().is_none() || (is_social(step) && others.all(is_social))
     }
 }

@@ -100,6 +100,8 @@ pub struct Attempt<'a> {
     /// How often each step was executed in this attempt: names its log files.
     nth: BTreeMap<StepKey, u32>,
     children: u64,
+    /// The moves of the record ([`Held::moves`]) after which nothing was due.
+    waits_since: Option<u64>,
 }
 
 /// A step that has a process.
@@ -143,13 +145,14 @@ impl<'a> Attempt<'a> {
             stopping: None,
             nth: BTreeMap::new(),
             children: 0,
+            waits_since: None,
         })
     }
 
     /// Carries out everything that is due, until nothing is or everything was stopped.
     pub fn carry_out(mut self) -> Result<AttemptEnd, EngineError> {
         loop {
-            let moves = if self.stopping.is_some() { Vec::new() } else { self.due() };
+            let moves = self.due();
             for step_move in &moves {
                 self.stage_move(step_move)?;
             }
@@ -167,7 +170,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn due(&self) -> Vec<Move> {
+    fn due(&mut self) -> Vec<Move> {
+        let made = Some(self.held.moves());
+        if self.stopping.is_some() || self.waits_since == made {
+            return Vec::new();
+        }
+        let moves = self.ask_pipeline();
+        if moves.is_empty() {
+            self.waits_since = made;
+        }
+        moves
+    }
+
+    fn ask_pipeline(&self) -> Vec<Move> {
         let inputs = &self.held.inputs;
         let evaluate = |step: &StepSpec| match &step.when {
             When::Expression(text) => {

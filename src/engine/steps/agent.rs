@@ -225,7 +225,7 @@ impl AtWork {
 /// Which agent it is: name, version, program. Asked once per attempt; an agent without a version has none to tell.
 pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
     let (agent, rules) = parts(call.inputs, &call.execution.step).ok_or_else(|| no_agent(&call.execution.step))?;
-    let vars = allowed(call.host.vars, Audience::Agent, &rules.env);
+    let mut vars = allowed(call.host.vars, Audience::Agent, &rules.env);
     let request = AgentRequest {
         agent,
         rules: &rules,
@@ -237,7 +237,8 @@ pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
         env: &vars,
         own_program: call.host.own_program,
     };
-    let Some((program, args)) = agents::version_command(&request)? else { return Ok(None) };
+    let Some((program, args, env)) = agents::version_command(&request)? else { return Ok(None) };
+    vars.extend(env);
     let said = probe(&program, &args, &vars, VERSION_PATIENCE).ok();
     let version = said.and_then(|s| agents::parse_version(agent.protocol, &s.stdout));
     let version = version.unwrap_or_else(|| "of unknown version".to_owned());

@@ -58,3 +58,23 @@ fn a_name_is_no_commit() {
     assert_eq!(repo.list_at(&world.head(), "src/").unwrap(), ["a.rs", "b.rs"]);
     assert_eq!(repo.list_at(&world.head(), "none").unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn f84_the_locks_of_a_killed_holder_are_reclaimed_and_nobody_elses() {
+    let world = World::new();
+    let repo = world.repo();
+    let head = repo.head().unwrap().commit;
+    repo.pin("run_1_001", "base", &head).unwrap();
+    let git = repo.common_dir().to_owned();
+    let (ours, index) = (git.join("refs/agentrun/run_1_001/start.lock"), world.root.join("copy.index.lock"));
+    let foreign = [git.join("index.lock"), git.join("refs/heads/main.lock")];
+    std::fs::create_dir_all(git.join("refs/heads")).unwrap();
+    for lock in foreign.iter().chain([&ours, &index]) {
+        std::fs::write(lock, "").unwrap();
+    }
+    assert_eq!(repo.pin("run_1_001", "start", &head).unwrap_err().code(), Code::Busy);
+    assert_eq!(repo.reclaim_locks("run_1_001", &world.root.join("copy")).unwrap(), 2);
+    repo.pin("run_1_001", "start", &head).unwrap();
+    assert!(foreign.iter().all(|lock| lock.exists()), "a lock that may be alive stays");
+    assert!(!ours.exists() && !index.exists());
+}

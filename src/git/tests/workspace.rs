@@ -410,3 +410,24 @@ fn r_w2_an_agent_can_commit_as_the_user_and_describe_tags() {
     assert_eq!(world.git_in(copy.dir(), &["describe"]), "v1");
     assert_eq!(world.git_in(copy.dir(), &["rev-parse", "main"]), world.head());
 }
+
+#[test]
+fn r_w2_line_ends_and_attributes_count_in_the_copy() {
+    let world = World::new();
+    world.write("plain.txt", "a\nb\n");
+    world.commit("plain");
+    write(&world.beside("home/.gitconfig"), "[core]\n\tautocrlf = true\n");
+    let user = UserGit { home: Some(world.beside("home")), ..UserGit::default() };
+    let repo = Repo::discover_for(&world.root, &user).unwrap();
+    let copy = Workspace::create(&repo, &world.beside("work/crlf"), &world.head()).unwrap();
+    assert_eq!(fs::read_to_string(copy.dir().join("plain.txt")).unwrap(), "a\r\nb\r\n");
+    assert_eq!(copy.snapshot(&world.head(), "s").unwrap().commit, world.head());
+
+    world.write(".gitattributes", "*.bat text eol=crlf\n");
+    world.write("run.bat", "a\r\n");
+    world.commit("attributes");
+    let copy = world.workspace();
+    assert_eq!(fs::read_to_string(copy.dir().join("run.bat")).unwrap(), "a\r\n");
+    assert_eq!(fs::read_to_string(copy.dir().join("plain.txt")).unwrap(), "a\nb\n");
+    assert_eq!(world.snapshot(&copy).commit, world.head());
+}
