@@ -6,16 +6,18 @@ use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
 use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
-use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::budget::{Budget, LimitKind, Scope};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Exit};
 use crate::domain::ids::{RunId, StepKey, TaskId};
 use crate::domain::lease::Holding;
+use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunInputs, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::domain::task::WorkspaceKind;
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
 use crate::engine::run::{self as engine_run, LeftWork};
@@ -273,7 +275,10 @@ fn adjustments(
     let mut inputs = outlook.view.inputs.clone();
     let before = (inputs.policy.budgets, inputs.spec.budget);
     if let Some(given) = present_files(place, &outlook.view) {
-        take_over_limits(&mut inputs, &given);
+        // In place the agent works where the files lie: what it wrote into them must not set its limits.
+        if inputs.spec.workspace == WorkspaceKind::Isolated {
+            take_over_limits(&mut inputs, &given);
+        }
         if options.accept.contains(&DifferenceCode::TaskSpecChanged) {
             take_over_spec(&mut inputs, &given, &outlook.view);
         }
@@ -302,6 +307,12 @@ fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
     inputs.policy.timeouts = given.policy.timeouts;
     inputs.policy.retry = given.policy.retry.clone();
     inputs.spec.budget = given.spec.budget;
+    let Budget { attempt, task } = inputs.raised;
+    for (limits, raised) in [(&mut inputs.spec.budget.attempt, attempt), (&mut inputs.spec.budget.task, task)] {
+        for kind in LimitKind::ALL {
+            limits.set(*kind, raised.of(*kind).or(limits.of(*kind)));
+        }
+    }
 }
 
 /// The new task for the steps that are not done yet; the ones that are done stay as they were.
@@ -350,11 +361,13 @@ fn raise(
             );
             return Err(OpsError::failed(Code::PolicyDenied, message));
         }
-        let limits = match scope {
-            Scope::Attempt => &mut inputs.spec.budget.attempt,
-            Scope::Task => &mut inputs.spec.budget.task,
-        };
-        limits.set(*kind, Some(*value));
+        for budget in [&mut inputs.spec.budget, &mut inputs.raised] {
+            let limits = match scope {
+                Scope::Attempt => &mut budget.attempt,
+                Scope::Task => &mut budget.task,
+            };
+            limits.set(*kind, Some(*value));
+        }
     }
     Ok(())
 }
