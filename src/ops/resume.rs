@@ -103,7 +103,7 @@ fn present_files(place: &Place, view: &RunView) -> Option<Given> {
 /// Resumes.
 pub fn resume(
     place: &Place,
-    acting: Acting<'_>,
+    mut acting: Acting<'_>,
     run: &RunId,
     options: &ResumeOptions,
     tell: &mut dyn FnMut(&Outlook),
@@ -113,8 +113,8 @@ pub fn resume(
         return Err(OpsError::failed(Code::NestedRun, message));
     }
     let outlook = outlook(place, &acting, run, options)?;
-    let record = outlook.view.run.clone();
-    if let Some(answer) = nothing_to_do(place, &acting, &record)? {
+    let mut record = outlook.view.run.clone();
+    if let Some(answer) = nothing_to_do(place, &mut acting, &record)? {
         return Ok(answer);
     }
     tell(&outlook);
@@ -125,11 +125,10 @@ pub fn resume(
     refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
-    // The record that was judged, not a newer one: whoever claimed the run since then has it, and this claim is refused.
-    let record = match record.status {
-        RunStatus::DeadLetter => requeue(&mut store, &acting, &record, options)?,
-        _ => record,
-    };
+    if record.status == RunStatus::DeadLetter {
+        record = requeue(&mut store, &acting, &record, options)?;
+    }
+    // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
@@ -150,7 +149,7 @@ pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result
 }
 
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
@@ -159,8 +158,11 @@ fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Resu
             Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
         }
         RunStatus::Running => match follow::holding(record) {
-            Holding::Held | Holding::Foreign => Err(OpsError::about(run, Code::Busy, held_message(record))),
-            Holding::Free | Holding::Stuck | Holding::Abandoned => Ok(None),
+            Holding::Held => Err(OpsError::about(run, Code::Busy, held_message(record))),
+            Holding::Foreign if !follow::holder_is_gone(&place.store()?, record, acting.inbox, acting.observer)? => {
+                Err(OpsError::about(run, Code::Busy, format!("run {run} is being worked on by another machine")))
+            }
+            Holding::Free | Holding::Stuck | Holding::Abandoned | Holding::Foreign => Ok(None),
         },
         RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
             let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
@@ -203,8 +205,9 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    // The attempt of a holder that died is used up, too; the claim is what records it.
-    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
+    // An attempt whose holder died is counted with the claim that finds it, and would be one too many by then.
+    let lost = u64::from(run.status == RunStatus::Running);
+    let used = outlook.view.task_usage.failed_attempts + lost;
     match limit {
         Some(limit) if used >= limit => {
             let message =
@@ -215,9 +218,15 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
     }
 }
 
-/// The task waits for a person to say what becomes of a failed attempt's changes (`keep_changes: review`).
+/// A person must say what becomes of a failed attempt's changes (`keep_changes: review`), or what was done about whatever
+/// stopped the run: tampering is not made good by going on.
 fn refuse_undecided(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
     let run = &outlook.view.run;
+    if run.status == RunStatus::Blocked && options.reason.is_none() {
+        let why = run.message.as_deref().unwrap_or("something is in its way");
+        let message = format!("run {} was stopped: {why}; say with --reason what was done about it", run.id);
+        return Err(OpsError::about(&run.id, run.code.unwrap_or(Code::ReviewRequired), message));
+    }
     if run.status != RunStatus::ReviewRequired || options.keep || options.rebuild {
         return Ok(());
     }
@@ -257,6 +266,10 @@ fn adjustments(
             format!("{}: {}", difference.code, options.reason.as_deref().unwrap_or("accepted on the command line")),
             serde_json::json!({ "code": difference.code, "old": difference.old, "new": difference.new }),
         ));
+    }
+    if let (RunStatus::Blocked, Some(code)) = (outlook.view.run.status, outlook.view.run.code) {
+        let reason = format!("{code}: {}", options.reason.as_deref().unwrap_or_default());
+        changes.push(note(EventKind::DifferenceAccepted, reason, serde_json::json!({ "code": code })));
     }
     let mut inputs = outlook.view.inputs.clone();
     let before = (inputs.policy.budgets, inputs.spec.budget);
@@ -360,6 +373,7 @@ fn one_more_round(inputs: &mut RunInputs) {
 /// Every run whose holder is gone: for `resume --stale`.
 pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
     let candidates = store.stale_candidates()?;
-    let lost = |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck);
+    let lost =
+        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
     Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
 }

@@ -71,6 +71,18 @@ pub struct Acting<'a> {
     pub own_program: &'a std::path::Path,
 }
 
+impl Acting<'_> {
+    /// For one of several tries.
+    fn again(&mut self) -> Acting<'_> {
+        Acting {
+            who: self.who.clone(),
+            inbox: self.inbox,
+            observer: &mut *self.observer,
+            own_program: self.own_program,
+        }
+    }
+}
+
 /// What a start would do, without doing it.
 #[derive(Debug)]
 pub struct Plan {
@@ -113,8 +125,11 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     }
     let new = new_run(place, &home, &facts, options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
-        Err(StoreError::GroupBusy { run, .. }) if joins(&facts.inputs.spec) => return join(place, acting, store, &run),
-        other => other?,
+        Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
+            note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group was joined")?;
+            return follow_to_the_end(place, acting, store, &run);
+        }
+        started => started?,
     };
     match started {
         Started::New(hold) => {
@@ -127,6 +142,12 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     }
 }
 
+/// Whether the end of the run that holds the group is this one's end, too (R-W6).
+fn joins(facts: &Facts, options: &StartOptions) -> bool {
+    let group = facts.inputs.spec.concurrency.as_ref();
+    group.is_some_and(|group| group.when_busy == WhenBusy::Join) && options.wishes.follow == Follow::ToTheEnd
+}
+
 /// A task that has used a limit up gets no further run: its ledger begins anew by success alone (R-R4).
 fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
     let limits = facts.inputs.policy.budgets.task.stricter(&facts.inputs.spec.budget.task);
@@ -135,10 +156,6 @@ fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
         None => Ok(()),
         Some(breach) => Err(OpsError::failed(Code::BudgetExceeded, format!("{breach}, over all runs of the task"))),
     }
-}
-
-fn joins(spec: &TaskSpec) -> bool {
-    spec.concurrency.as_ref().is_some_and(|c| c.when_busy == WhenBusy::Join)
 }
 
 /// F39: a run inside a run could dead-lock on itself and escape its budget.
@@ -260,7 +277,7 @@ pub fn at_rest(
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.
 fn queued(
     place: &Place,
-    acting: Acting<'_>,
+    mut acting: Acting<'_>,
     store: Store,
     (run, behind): (&RunId, Option<RunId>),
     options: &StartOptions,
@@ -270,33 +287,32 @@ fn queued(
         let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
         return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
     };
-    let mut before = behind;
+    let mut behind = behind;
     loop {
-        let record = follow::until_rest(&store, &before, acting.inbox, acting.observer)?;
-        if record.status == RunStatus::Running {
-            let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
-            return Err(OpsError::about(run, Code::GroupBusy, message));
-        }
-        let turn = Acting {
-            who: acting.who.clone(),
-            inbox: acting.inbox,
-            observer: &mut *acting.observer,
-            own_program: acting.own_program,
-        };
-        match super::resume::go_on(place, turn, run, Via::New) {
-            // Another one that waited was faster.
-            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
-            other => return other,
+        follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
+        match super::resume::go_on(place, acting.again(), run, Via::New) {
+            // Another of those who wait was quicker. One whose holder died holds the group until somebody resumes it.
+            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run: next, .. }))) if next != behind => {
+                behind = next;
+            }
+            done => return done,
         }
     }
 }
 
-/// `when_busy: join`: the run that holds the group is followed as if it were one's own.
-fn join(place: &Place, acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
-    note(&mut store, &acting.who, run, EventKind::RunAttached, "a run of the same group has joined it")?;
-    follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-    let view = at_rest(place, &place.home()?, &acting, store, run)?;
-    Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+/// Follows a run to its end, and goes on with it where its holder dies meanwhile. Of several followers one does.
+fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, store: Store, run: &RunId) -> Result<Answer, OpsError> {
+    loop {
+        let record = follow::until_rest(&store, run, acting.inbox, acting.observer)?;
+        if record.status != RunStatus::Running {
+            let view = at_rest(place, &place.home()?, &acting, store, run)?;
+            return Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None });
+        }
+        match super::resume::go_on(place, acting.again(), run, Via::Attached) {
+            Err(error) if error.code() == Code::Busy => {}
+            done => return done,
+        }
+    }
 }
 
 /// The fingerprint has a run: contract §14.
@@ -327,9 +343,7 @@ fn existing_run(
         }
         Existing::Attach => {
             note(&mut store, &acting.who, run, EventKind::RunAttached, "an equal run is under way and was followed")?;
-            follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-            let view = store.view(run)?;
-            Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+            follow_to_the_end(place, acting, store, run)
         }
         Existing::TellBusy => {
             note(&mut store, &acting.who, run, EventKind::StartRefused, "an equal run is in progress")?;
