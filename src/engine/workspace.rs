@@ -159,7 +159,6 @@ fn snapshot_pin(commit: &str) -> String {
 
 /// The index of the run's own for the user's checkout.
 pub fn index_path(host: &Host<'_>, run: &RunId) -> Result<std::path::PathBuf, EngineError> {
-    crate::artifacts::home::make_private(&host.home.work_root())?;
     let mut path = host.home.work_dir(run)?.into_os_string();
     path.push(".index");
     Ok(path.into())

@@ -99,9 +99,16 @@ fn attempts(view: &RunView) -> Vec<AttemptLine> {
         state: a.code.map_or_else(|| a.state.to_string(), |code| format!("{} ({code})", a.state)),
         started: for_people(a.started_at, &TimeZone::UTC),
         duration: duration(Some(a.started_at), a.finished_at),
-        executions: view.executions.iter().filter(|e| e.attempt == a.number).map(execution).collect(),
+        executions: of_processes(view).filter(|e| e.attempt == a.number).map(execution).collect(),
     };
     view.attempts.iter().map(attempt).collect()
+}
+
+/// Steps that have a process: a context or report step is done at once, there is nothing to tell of its end.
+fn of_processes(view: &RunView) -> impl Iterator<Item = &ExecutionRecord> {
+    let kind = |key| view.steps.iter().find(|s| s.key == *key).map(|s| s.kind);
+    let has_process = move |e: &&ExecutionRecord| !matches!(kind(&e.step), Some(StepKind::Context | StepKind::Report));
+    view.executions.iter().filter(has_process)
 }
 
 fn execution(execution: &ExecutionRecord) -> String {
