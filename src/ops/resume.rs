@@ -6,7 +6,7 @@ use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
 use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
-use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::budget::{Budget, LimitKind, Scope};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Exit};
@@ -297,12 +297,15 @@ fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
     Change::Note { kind, step: None, reason, body }
 }
 
-/// A changed limit alone is valid: it holds from here on (R-S5).
+/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised; the
+/// policy's ceiling holds over both.
 fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
     inputs.policy.budgets = given.policy.budgets;
     inputs.policy.timeouts = given.policy.timeouts;
     inputs.policy.retry = given.policy.retry.clone();
-    inputs.spec.budget = given.spec.budget;
+    let (recorded, file) = (inputs.spec.budget, given.spec.budget);
+    inputs.spec.budget =
+        Budget { attempt: recorded.attempt.looser(&file.attempt), task: recorded.task.looser(&file.task) };
 }
 
 /// The new task for the steps that are not done yet; the ones that are done stay as they were.

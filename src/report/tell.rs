@@ -9,6 +9,7 @@ use super::record_json::{LimitLine, limit_lines};
 use super::story::{ArtifactLine, AttemptLine, Excerpt, Fact, StepLine, Story, UsageLine};
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::event::{Event, EventKind};
+use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
 use crate::domain::quantity::UtcMs;
 use crate::domain::record::{ArtifactRecord, AttemptRecord, Dirty, ExecutionRecord, RunView, StepRecord};
@@ -106,7 +107,7 @@ fn attempts(view: &RunView) -> Vec<AttemptLine> {
 
 /// Steps that have a process: a context or report step is done at once, there is nothing to tell of its end.
 fn of_processes(view: &RunView) -> impl Iterator<Item = &ExecutionRecord> {
-    let kind = |key| view.steps.iter().find(|s| s.key == *key).map(|s| s.kind);
+    let kind = |key: &StepKey| view.steps.iter().find(|s| s.key == *key).map(|s| s.kind);
     let has_process = move |e: &&ExecutionRecord| !matches!(kind(&e.step), Some(StepKind::Context | StepKind::Report));
     view.executions.iter().filter(has_process)
 }
