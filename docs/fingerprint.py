@@ -208,7 +208,8 @@ def main():
     parser.add_argument("--include-dirty", action="store_true", help="as for agentrun")
     options = parser.parse_args()
     document = json.load(sys.stdin)
-    assert document["schema"] == "agentrun/fingerprint/1", document["schema"]
+    if document["schema"] != "agentrun/fingerprint/1":
+        sys.exit(f"this is {document['schema']}, not agentrun/fingerprint/1: {document.get('message', '')}")
     components = {c["name"]: c["value"] for c in document["components"]}
     context = document["context"]
     files, rules = context["files"], context["rules"]

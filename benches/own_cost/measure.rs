@@ -24,7 +24,7 @@ pub fn cost(command: &mut Command) -> Outcome<Cost> {
     let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
     let wall = begin.elapsed();
     if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let words = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         return Err(format!("{command:?} ended with {}: {words}", output.status).into());
     }
     Ok(Cost { wall, cpu: cpu_of_children()?.saturating_sub(before) })

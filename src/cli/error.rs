@@ -36,6 +36,12 @@ impl CliError {
         }
     }
 
+    /// The same with a hint of its own, where the place knows better than the code.
+    #[must_use]
+    pub fn hinting(self, hint: &str) -> Self {
+        Self { way_out: Some(hint.to_owned()), ..self }
+    }
+
     /// A wrong command line that the parser cannot see.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)

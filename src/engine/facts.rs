@@ -85,20 +85,15 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         Some(rev) => repo.resolve(rev)?,
         None => head.commit.clone(),
     };
-    // With a base of its own, an isolated run has nothing to do with what lies in the checkout.
-    let concerns_checkout = given.base.is_none() || given.spec.workspace == WorkspaceKind::InPlace;
-    let state = if concerns_checkout { Some(repo.state(own_paths(given.spec.workspace))?) } else { None };
+    let (state, read) = look(repo, &base_commit, &given)?;
     let dirty = match &state {
         Some(state) => judge(repo, state, given.dirty)?,
         None => Dirty::Clean,
     };
-    let overlay = match (&dirty, &state) {
-        (Dirty::Included { .. }, Some(state)) => Overlay::Dirty(state),
-        _ => Overlay::Commit,
+    let Read { files, rules, notes } = match (&dirty, &state) {
+        (Dirty::Included { .. }, Some(state)) => Read::of(repo, &base_commit, &given.spec, Overlay::Dirty(state))?,
+        _ => read?,
     };
-    let files = repo.context_files(&base_commit, &given.spec.context.files, overlay)?;
-    let rules = repo.context_files(&base_commit, &given.spec.context.rules, overlay)?;
-    let notes = notes(repo, &base_commit)?;
     let context_hash = context_hash(&given.spec.meaning(), &counted(&files, &dirty), &rules);
     let components = Components {
         task: given.spec.task.to_string(),
@@ -121,6 +116,46 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         raised: crate::domain::budget::Budget::default(),
     };
     Ok(Facts { inputs, components })
+}
+
+/// What a commit says about a task.
+struct Read {
+    files: Vec<ContextFile>,
+    rules: Vec<ContextFile>,
+    notes: Vec<String>,
+}
+
+impl Read {
+    fn of(repo: &Repo, commit: &str, spec: &TaskSpec, overlay: Overlay<'_>) -> Result<Self, EngineError> {
+        Ok(Self {
+            files: repo.context_files(commit, &spec.context.files, overlay)?,
+            rules: repo.context_files(commit, &spec.context.rules, overlay)?,
+            notes: notes(repo, commit)?,
+        })
+    }
+}
+
+/// Looks at the checkout, where it concerns the run, and reads the commit meanwhile: with many files each takes long, and
+/// neither needs the other. What is wrong with the checkout is told before what is wrong with the commit.
+fn look(
+    repo: &Repo,
+    commit: &str,
+    given: &Given,
+) -> Result<(Option<WorktreeState>, Result<Read, EngineError>), EngineError> {
+    let Given { spec, base, .. } = given;
+    // With a base of its own, an isolated run has nothing to do with what lies in the checkout.
+    let concerns_checkout = base.is_none() || spec.workspace == WorkspaceKind::InPlace;
+    let checkout = repo.reopen()?;
+    let look = move || concerns_checkout.then(|| checkout.state(own_paths(spec.workspace))).transpose();
+    std::thread::scope(|threads| {
+        let looking = std::thread::Builder::new().name("checkout".to_owned()).spawn_scoped(threads, look);
+        let looking =
+            looking.map_err(|e| EngineError::failed(Code::EnvLimit, format!("cannot start a thread: {e}")))?;
+        let read = Read::of(repo, commit, spec, Overlay::Commit);
+        let state = looking.join();
+        let state = state.map_err(|_| EngineError::failed(Code::Internal, "the look at the checkout broke off"))??;
+        Ok((state, read))
+    })
 }
 
 /// In place an agent works in the checkout itself, so there agentrun's own files count like any other.

@@ -40,6 +40,7 @@ impl Copy {
         if fresh {
             host.repo.pin(run.as_str(), BASE_PIN, base)?;
         }
+        // The copy goes there, or the index that stands beside one.
         make_private(&host.home.work_root())?;
         let workspace = match held.inputs.spec.workspace {
             WorkspaceKind::InPlace => Workspace::in_place(host.repo, &index_path(host, &run)?)?,

@@ -22,13 +22,8 @@ use super::settings::{Settings, UserGit};
 pub struct Repo {
     places: Places,
     user: UserGit,
-    opened: OnceCell<Opened>,
-}
-
-/// A repository that was opened.
-struct Opened {
-    settings: Settings,
-    inner: Repository,
+    settings: OnceCell<Settings>,
+    inner: OnceCell<Repository>,
 }
 
 /// Where HEAD points.
@@ -50,7 +45,7 @@ impl Repo {
     pub fn discover_for(from: &Path, user: &UserGit) -> Result<Self> {
         let places = Places::find(from)?;
         places.check()?;
-        Ok(Self { places, user: user.clone(), opened: OnceCell::new() })
+        Ok(Self { places, user: user.clone(), settings: OnceCell::new(), inner: OnceCell::new() })
     }
 
     /// The root of the working files.
@@ -75,12 +70,12 @@ impl Repo {
 
     /// A second handle on the same repository, for another thread or for a working copy.
     pub fn reopen(&self) -> Result<Self> {
-        let settings = self.settings()?.clone();
-        let inner = open(&self.places.git_dir, &self.places.root, &settings)?;
         Ok(Self {
             places: self.places.clone(),
             user: self.user.clone(),
-            opened: OnceCell::from(Opened { settings, inner }),
+            // What was read once holds: a run may have changed the files meanwhile.
+            settings: OnceCell::from(self.settings()?.clone()),
+            inner: OnceCell::new(),
         })
     }
 
@@ -167,24 +162,15 @@ impl Repo {
         walked.map_err(|_| partial_clone())
     }
 
-    fn opened(&self) -> Result<&Opened> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
-        }
-        let Places { root, git_dir, common_dir } = &self.places;
-        let settings = Settings::read(&self.user, common_dir, git_dir)?;
-        let inner = open(git_dir, root, &settings)?;
-        Ok(self.opened.get_or_init(|| Opened { settings, inner }))
-    }
-
     /// libgit2's handle.
     pub(super) fn inner(&self) -> Result<&Repository> {
-        Ok(&self.opened()?.inner)
+        made_once(&self.inner, || open(&self.places.git_dir, &self.places.root, self.settings()?))
     }
 
     /// What was taken over from the user's configuration.
     pub(super) fn settings(&self) -> Result<&Settings> {
-        Ok(&self.opened()?.settings)
+        let Places { git_dir, common_dir, .. } = &self.places;
+        made_once(&self.settings, || Settings::read(&self.user, common_dir, git_dir))
     }
 
     /// The same repository with other working files, a run's copy. What is written there is not settled on the disk.
@@ -215,6 +201,15 @@ pub(super) fn oid(hex: &str) -> Result<Oid> {
     let is_full = hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parsed = is_full.then(|| Oid::from_str(hex).ok()).flatten();
     parsed.ok_or_else(|| GitError::RevNotFound { rev: hex.to_owned() })
+}
+
+/// What a cell holds; made now where it holds nothing yet.
+fn made_once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if let Some(made) = cell.get() {
+        return Ok(made);
+    }
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
 }
 
 /// Opens a git folder as it is, without looking for one, and puts the own configuration in place of all others.

@@ -45,16 +45,15 @@ fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
     let names = [env_vars::GITHUB_BASE_REF, env_vars::CI_MERGE_REQUEST_TARGET_BRANCH_NAME];
     let Some(base) = names.iter().find_map(|name| place.var(name)) else { return Ok(None) };
     let found = [format!("refs/remotes/origin/{base}"), format!("refs/heads/{base}")];
-    match found.iter().find_map(|name| place.repo.resolve(name).ok()) {
-        Some(commit) => Ok(Some(commit)),
-        None => {
-            let message = format!(
-                "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name \
-                 another with --policy-ref"
-            );
-            Err(OpsError::failed(crate::domain::failure::Code::ConfigInvalid, message))
-        }
-    }
+    let commit = found.iter().find_map(|name| place.repo.resolve(name).ok());
+    let missing = || {
+        let message = format!(
+            "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name \
+             another with --policy-ref"
+        );
+        OpsError::failed(crate::domain::failure::Code::ConfigInvalid, message)
+    };
+    commit.ok_or_else(missing).map(Some)
 }
 
 /// Reads the policy: from the commit that is named, on a pull request from its base branch, else from the checkout.

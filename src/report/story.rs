@@ -1,6 +1,6 @@
 //! What a report tells, in which order (R-U3): verdict and reason first, then what changed, the checks, what to know, how it
 //! went, what it cost, what was kept. Said once, as data, for Markdown and HTML alike. Every text in it is neutral (F94);
-//! escaping is left to the format. How a story is made of a record stands in [`super::tell`].
+//! escaping is left to the format. How a story is made of a record stands in `super::tell`.
 
 use super::input::FileChange;
 

@@ -14,6 +14,8 @@ fn pages() -> Vec<String> {
         ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/agents/README.md"]
             .map(ToOwned::to_owned),
     );
+    // The packaged crate comes without the recordings of real agents and what is said about them.
+    pages.retain(|page| root().join(page).exists());
     pages
 }
 
@@ -24,6 +26,9 @@ fn links_lead_somewhere() {
         let text = read(&page);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if target.contains("://") || target.starts_with("mailto:") || target.contains(' ') {
+                continue;
+            }
+            if target.contains("tests/agents/") && !root().join("tests/agents").exists() {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));

@@ -247,7 +247,9 @@ fn r_m7_audit_verify_finds_every_kind_of_tampering() {
             let found = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap);
             found.collect()
         };
-        triggers.iter().for_each(|name| database.execute_batch(&format!("DROP TRIGGER {name}")).unwrap());
+        for name in triggers {
+            database.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+        }
         let changed = database.execute(sql, []).unwrap();
         assert!(changed >= 1, "{what}");
         drop(database);
@@ -351,10 +353,9 @@ fn f98_state_is_private_and_a_folder_open_to_others_is_refused() {
 fn walk(dir: &Path) -> Vec<String> {
     let mut found = vec![dir.display().to_string()];
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => found.extend(walk(&entry.path())),
-            false => found.push(entry.path().display().to_string()),
-        }
+        let path = entry.path();
+        let is_dir = entry.file_type().unwrap().is_dir();
+        found.extend(if is_dir { walk(&path) } else { vec![path.display().to_string()] });
     }
     found
 }

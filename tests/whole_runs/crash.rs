@@ -406,3 +406,66 @@ fn contract_6_resume_stale_goes_on_with_every_abandoned_run() {
         world.assert_sound(run);
     }
 }
+
+#[test]
+fn f20_kills_of_many_runs_at_once_harm_no_other() {
+    let world = World::new();
+    let ids: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
+    for id in &ids {
+        let steps: String =
+            (0..12).map(|n| command_step(&format!("s{n}"), &format!("echo x >> {}-{id}", world.at("done")))).collect();
+        world.task(id, &format!("steps:\n{steps}"));
+    }
+    thread::scope(|scope| {
+        for (n, id) in ids.iter().enumerate() {
+            let world = &world;
+            scope.spawn(move || {
+                let mut running = world.spawn(&["start", id]);
+                let done = format!("done-{id}");
+                wait_until("it is far enough", || world.lines(&done) > 2 * n || running.is_over());
+                if !running.is_over() {
+                    running.kill();
+                }
+            });
+        }
+    });
+    let out = world.run(&["resume", "--stale"]);
+    assert_eq!(out.exit, 0, "{}", out.stderr);
+    for id in &ids {
+        let run = world.show(id);
+        assert_eq!(run["status"], "SUCCEEDED", "{run:#}");
+        // A step that was cut may have had its effect; every other one has it once.
+        let lines = world.lines(&format!("done-{id}"));
+        assert!((12..=13).contains(&lines), "{id}: {lines}");
+    }
+    world.assert_sound("run_t0_001");
+}
+
+#[test]
+fn r_w3_a_person_decides_where_the_task_says_so() {
+    for (flag, kept) in [("--keep", "xx"), ("--rebuild", "x")] {
+        let world = World::new();
+        let script = format!("session:s,append:w.txt=x,effect:{0},error:VALIDATION_ERROR", world.at("e"));
+        world.task("t", &format!("keep_changes: review\nsteps:\n{}", agent_step("code", &script)));
+        let (exit, run) = world.start("t");
+        assert_eq!((exit, &run["status"]), (17, &"REVIEW_REQUIRED".into()), "{run:#}");
+        let (exit, told) = world.start("t");
+        assert_eq!((exit, world.lines("e")), (17, 1), "nothing runs: {told:#}");
+        assert_eq!(world.run(&["resume", "t"]).exit, 17);
+        world.json(&["resume", "t", flag]);
+        assert_eq!(world.lines("e"), 2, "{flag}");
+        assert_eq!(world.git(&["show", "agentrun/run_t_001:w.txt"]), kept, "{flag}");
+    }
+}
+
+#[test]
+fn r_w3_a_retry_begins_from_the_last_snapshot_and_the_failed_work_is_a_patch() {
+    let world = World::new();
+    world.agent_task("t", &format!("session:s,append:w.txt=x,effect:{},error:NETWORK_TIMEOUT", world.at("e")));
+    let (exit, run) = world.start("t");
+    assert_eq!((exit, world.lines("e")), (1, 3), "{run:#}");
+    assert_eq!(world.git(&["show", "agentrun/run_t_001:w.txt"]), "x", "each attempt began anew");
+    let saved = run["artifacts"].as_array().unwrap().iter().filter(|a| a["type"] == "SAVED_WORK").count();
+    assert!(saved >= 1, "{run:#}");
+    world.assert_sound("run_t_001");
+}

@@ -27,7 +27,7 @@ fn r_s1_context_agent_qa_and_report_end_in_a_branch_a_patch_and_reports() {
     }
     assert!(!world.state("work/run_182_001").exists(), "the copy goes when its changes are safe");
     let shown = world.git(&["status", "--porcelain", "-uall", "--", "src", ".ai-runs"]);
-    assert_eq!(shown, "", "no state is offered to git");
+    assert_eq!(shown, "", "the folder ignores itself");
     world.assert_sound("run_182_001");
 }
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::world::{Running, World, agent_step, command_step, wait_until};
+use crate::world::{Running, World, agent_step, command_step, idle_steps, wait_until};
 
 #[test]
 fn fr_i1_r_w2_eight_starts_at_once_all_succeed_and_never_mix() {
@@ -140,8 +140,7 @@ fn fr_i7_two_state_folders_of_one_repository_do_not_collide() {
 fn fr_i10_fr_i11_many_writers_and_readers_meet_no_lock() {
     let world = World::new();
     for n in 0..6 {
-        let steps: String =
-            (0..15).map(|s| format!("  - {{ key: s{s}, kind: command, run: [ \"true\" ] }}\n")).collect();
+        let steps = idle_steps(15);
         world.task(&format!("t{n}"), &format!("steps:\n{steps}"));
     }
     thread::scope(|scope| {

@@ -152,7 +152,7 @@ fn fr_c22_standard_output_is_exactly_one_document() {
         let document = output.json();
         let schema = document["schema"].as_str().unwrap_or_default();
         assert!(schema.starts_with("agentrun/") && schema.ends_with("/1"), "{args:?}: {document:#}");
-        assert!(output.stdout.trim_start().starts_with("{"), "{args:?}");
+        assert!(output.stdout.trim_start().starts_with('{'), "{args:?}");
         if schema == "agentrun/error/1" {
             assert_eq!(document["exit"], output.exit, "{args:?}: {document:#}");
             for field in ["code", "message", "retry", "effect", "hint", "causes", "support_code"] {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::world::{World, agent_step, command_step, qa_step, states, step, wait_until};
+use crate::world::{World, agent_step, command_step, idle_steps, qa_step, states, step, wait_until};
 
 fn quick() -> World {
     let world = World::new();
@@ -161,7 +161,7 @@ fn r_r9_a_signal_between_two_attempts_ends_the_wait() {
 #[test]
 fn f37_two_hundred_steps_leave_no_zombie() {
     let world = World::new();
-    let steps: String = (0..199).map(|n| format!("  - {{ key: s{n}, kind: command, run: [ \"true\" ] }}\n")).collect();
+    let steps = idle_steps(199);
     let gate = command_step(
         "gate",
         &format!("touch {}; while ! test -e {}; do sleep 0.01; done", world.at("in"), world.at("go")),

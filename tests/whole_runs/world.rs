@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// No test waits longer than this for anything.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -288,9 +288,8 @@ impl Running {
     pub fn reaches(&mut self, path: &Path) {
         wait_until(&path.display().to_string(), || {
             let there = path.exists();
-            if !there && self.is_over() && !path.exists() {
-                panic!("agentrun ended before {}: {}", path.display(), self.said());
-            }
+            let gone = !there && self.is_over() && !path.exists();
+            assert!(!gone, "agentrun ended before {}: {}", path.display(), self.said());
             there
         });
     }
@@ -345,6 +344,12 @@ pub fn command_step(key: &str, line: &str) -> String {
 
 pub fn qa_step(key: &str, line: &str) -> String {
     format!("  - key: {key}\n    kind: qa\n    run: {}\n", quoted(line))
+}
+
+/// This many steps that do nothing, without a shell.
+pub fn idle_steps(count: usize) -> String {
+    let step = |n: usize| format!("  - {{ key: s{n}, kind: command, run: [ \"true\" ] }}\n");
+    (0..count).map(step).collect::<Vec<_>>().concat()
 }
 
 /// As a YAML text; JSON texts are.

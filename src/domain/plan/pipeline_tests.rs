@@ -261,3 +261,18 @@ fn when_decides() {
     assert_eq!(bad.state("rescue"), StepState::Succeeded);
     assert_eq!(bad.state("always"), StepState::Succeeded);
 }
+
+#[test]
+fn r_m3_a_step_that_runs_whatever_happened_makes_no_failure_good() {
+    let spec = task(vec![
+        step("a", &[], false, When::NeedsSucceeded, command()),
+        step("tell", &["a"], false, When::Always, command()),
+        step("b", &["tell"], false, When::NeedsSucceeded, command()),
+    ]);
+    let mut bad = World::new(spec.clone(), &[("a", 1)]);
+    bad.run();
+    assert_eq!((bad.state("tell"), bad.state("b")), (StepState::Succeeded, StepState::Blocked));
+    let mut good = World::new(spec, &[]);
+    good.run();
+    assert_eq!(good.state("b"), StepState::Succeeded);
+}
