@@ -77,9 +77,10 @@ fn fr_d13_of_many_resumes_at_once_one_goes_on_and_none_takes_it_away() {
     );
     assert_eq!(world.start("t").0, 1);
     let all: Vec<_> = (0..6).map(|_| world.spawn(&["resume", "run_t_001", "--json"])).collect();
-    let mut exits: Vec<i32> = all.into_iter().map(|r| r.end().exit).collect();
+    let ended: Vec<_> = all.into_iter().map(world::Running::end).collect();
+    let mut exits: Vec<i32> = ended.iter().map(|r| r.exit).collect();
     exits.sort_unstable();
-    assert_eq!(exits, [0, 7, 7, 7, 7, 7]);
+    assert_eq!(exits, [0, 7, 7, 7, 7, 7], "{ended:#?}");
     assert_eq!(world.lines("e"), 2, "the step ran once more, not more often");
     world.assert_sound("run_t_001");
 }
@@ -376,4 +377,89 @@ fn r_f2_included_changes_that_are_others_by_the_time_it_begins_are_refused() {
     let (exit, run) = world.json(&["resume", "run_t_001"]);
     assert_eq!(exit, 0, "{run:#}");
     assert_eq!(world.git(&["show", "agentrun/run_t_001:seen.txt"]), "counted");
+}
+
+#[test]
+fn r_r4_a_limit_that_a_person_raised_stays_raised() {
+    let world = World::new();
+    world.policy(&[("budgets", "{ task: { attempts: 9, time: 30m, tool_calls: 100 } }")]);
+    let script = format!("tool:3,effect:{},wait-for:{},ok", world.at("e"), world.at("go"));
+    world.task("t", &format!("budget: {{ task: {{ tool_calls: 1 }} }}\nsteps:\n{}", agent_step("code", &script)));
+    assert_eq!(world.start("t").0, 6);
+    let before = world.lines("e");
+    let second = world.spawn(&["resume", "run_t_001", "--budget", "task.tool_calls=50"]);
+    wait_until("it works again", || world.lines("e") > before);
+    second.kill();
+    world.open("go");
+    let (exit, run) = world.json(&["resume", "run_t_001"]);
+    assert_eq!(exit, 0, "{run:#}");
+}
+
+#[test]
+fn f_policy_what_an_agent_wrote_into_the_policy_in_place_does_not_count() {
+    let world = World::new();
+    let script = format!(
+        "sed -i 's/tool_calls: 1 /tool_calls: 99 /' automation-policy.yml; for i in 1 2 3; do echo \"{{\\\"type\\\":\\\"tool_call\\\",\\\"id\\\":\\\"$i$$\\\",\\\"name\\\":\\\"x\\\",\\\"input\\\":{{}}}}\"; done; sleep 2; {DONE}"
+    );
+    shell_agent(&world, &script, &[("budgets", "{ task: { attempts: 9, time: 30m, tool_calls: 1 } }")]);
+    world.task("t", &format!("workspace: in-place\nsteps:\n{SH}"));
+    world.git(&["add", "."]);
+    world.git(&["commit", "-q", "-m", "all"]);
+    let (exit, run) = world.start("t");
+    assert_eq!(exit, 6, "{run:#}");
+    let (exit, told) = world.json(&["resume", "run_t_001", "--keep"]);
+    assert_eq!(exit, 6, "{told:#}");
+}
+
+#[test]
+fn contract_5_on_a_pull_request_the_policy_is_the_base_branchs() {
+    let mut world = World::new();
+    world.command_task("t", "true");
+    world.git(&["add", "."]);
+    world.git(&["commit", "-q", "-m", "base"]);
+    let base = world.read("automation-policy.yml");
+    world.git(&["checkout", "-q", "-b", "pr"]);
+    world.write("automation-policy.yml", &base.replace("version: t1", "version: loosened"));
+    world.git(&["commit", "-qam", "loosen"]);
+    world.vars.push(("CI".to_owned(), "true".to_owned()));
+    world.vars.push(("GITHUB_BASE_REF".to_owned(), "main".to_owned()));
+    let (exit, run) = world.start("t");
+    assert_eq!((exit, &run["policy_version"]), (0, &"t1".into()), "{run:#}");
+    world.vars.pop();
+    world.vars.push(("GITHUB_BASE_REF".to_owned(), "not-fetched".to_owned()));
+    let (exit, told) = world.start("t");
+    assert_eq!((exit, &told["code"]), (10, &"CONFIG_INVALID".into()), "{told:#}");
+}
+
+#[test]
+fn f95_hidden_text_in_a_prompt_is_said() {
+    let world = World::new();
+    world.write("prompts/do.md", "Do it.\u{e0041}\u{e0042}\u{200b}\n");
+    world.agent_task("t", "ok");
+    let (exit, run) = world.start("t");
+    assert_eq!(exit, 0, "{run:#}");
+    assert!(world.has_event("run_t_001", "warning.raised", "invisible_chars=3"), "{run:#}");
+}
+
+#[test]
+fn r_f7_the_same_key_with_new_is_the_same_run() {
+    let world = World::new();
+    world.command_task("t", &format!("echo x >> {}", world.at("e")));
+    for _ in 0..2 {
+        let (exit, run) = world.json(&["start", "t", "--new", "--idempotency-key", "k1"]);
+        assert_eq!((exit, &run["run"]), (0, &"run_t_001".into()), "{run:#}");
+    }
+    assert_eq!(world.lines("e"), 1);
+}
+
+#[test]
+fn f07_a_store_that_fails_leaves_no_agent_behind() {
+    let world = World::new();
+    world.agent_task("t", &format!("touch:{},wait-for:{},ok", world.at("in"), world.at("go")));
+    let first = world.spawn_until(&["start", "t"], "in");
+    database(&world).execute("UPDATE run SET fence = fence + 1", []).unwrap();
+    world.open("go");
+    let output = first.end();
+    assert_eq!(output.exit, 8, "{}", output.stderr);
+    wait_until("no process is left", || world.living().is_empty());
 }

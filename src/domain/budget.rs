@@ -189,16 +189,6 @@ impl Limits {
         out
     }
 
-    /// The looser of both, kind by kind; no limit is the loosest.
-    pub fn looser(&self, other: &Self) -> Self {
-        use super::machine::Word as _;
-        let mut out = Self::default();
-        for kind in LimitKind::ALL {
-            out.set(*kind, self.of(*kind).zip(other.of(*kind)).map(|(a, b)| a.max(b)));
-        }
-        out
-    }
-
     /// The kinds in which `self` allows more than `other`.
     pub fn looser_than(&self, other: &Self) -> Vec<LimitKind> {
         use super::machine::Word as _;
@@ -276,8 +266,6 @@ mod tests {
         let both = policy.stricter(&task);
         assert_eq!((both.tokens, both.time, both.tool_calls), (Some(100), Some(Millis(5)), Some(3)));
         assert_eq!(task.looser_than(&policy), [LimitKind::Tokens]);
-        let loose = policy.looser(&task);
-        assert_eq!((loose.tokens, loose.time, loose.tool_calls), (Some(200), None, None));
     }
 
     #[test]

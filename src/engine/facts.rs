@@ -113,6 +113,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         rules,
         dirty,
         notes,
+        raised: crate::domain::budget::Budget::default(),
     };
     Ok(Facts { inputs, components })
 }

@@ -101,8 +101,10 @@ fn worktree(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Res
     let was_cut = view.run.status == RunStatus::Running;
     let Some(snapshot) = view.run.snapshot.as_ref().filter(|_| !was_cut) else { return Ok(()) };
     let opened = match view.inputs.spec.workspace {
-        WorkspaceKind::InPlace => Workspace::in_place(host.repo, &index_path(host, &view.run.id)?),
-        WorkspaceKind::Isolated => Workspace::open(host.repo, &host.home.work_dir(&view.run.id)?),
+        WorkspaceKind::InPlace => {
+            Workspace::in_place(host.repo, &index_path(host, &view.run.id)?).map(Workspace::looked_at)
+        }
+        WorkspaceKind::Isolated => Workspace::look(host.repo, &host.home.work_dir(&view.run.id)?),
     };
     // Put away, or lost: the next attempt makes it anew from the snapshot.
     let Ok(workspace) = opened else { return Ok(()) };

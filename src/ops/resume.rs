@@ -12,10 +12,12 @@ use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Exit};
 use crate::domain::ids::{RunId, StepKey, TaskId};
 use crate::domain::lease::Holding;
+use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunInputs, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::domain::task::WorkspaceKind;
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
 use crate::engine::run::{self as engine_run, LeftWork};
@@ -205,9 +207,8 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    // An attempt whose holder died is counted with the claim that finds it, and would be one too many by then.
-    let lost = u64::from(run.status == RunStatus::Running);
-    let used = outlook.view.task_usage.failed_attempts + lost;
+    // The attempt of a holder that died is used up, too; the claim is what records it.
+    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
     match limit {
         Some(limit) if used >= limit => {
             let message =
@@ -274,7 +275,10 @@ fn adjustments(
     let mut inputs = outlook.view.inputs.clone();
     let before = (inputs.policy.budgets, inputs.spec.budget);
     if let Some(given) = present_files(place, &outlook.view) {
-        take_over_limits(&mut inputs, &given);
+        // In place the agent works where the files lie: what it wrote into them must not set its limits.
+        if inputs.spec.workspace == WorkspaceKind::Isolated {
+            take_over_limits(&mut inputs, &given);
+        }
         if options.accept.contains(&DifferenceCode::TaskSpecChanged) {
             take_over_spec(&mut inputs, &given, &outlook.view);
         }
@@ -297,15 +301,18 @@ fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
     Change::Note { kind, step: None, reason, body }
 }
 
-/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised; the
-/// policy's ceiling holds over both.
+/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised.
 fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
     inputs.policy.budgets = given.policy.budgets;
     inputs.policy.timeouts = given.policy.timeouts;
     inputs.policy.retry = given.policy.retry.clone();
-    let (recorded, file) = (inputs.spec.budget, given.spec.budget);
-    inputs.spec.budget =
-        Budget { attempt: recorded.attempt.looser(&file.attempt), task: recorded.task.looser(&file.task) };
+    inputs.spec.budget = given.spec.budget;
+    let Budget { attempt, task } = inputs.raised;
+    for (limits, raised) in [(&mut inputs.spec.budget.attempt, attempt), (&mut inputs.spec.budget.task, task)] {
+        for kind in LimitKind::ALL {
+            limits.set(*kind, raised.of(*kind).or(limits.of(*kind)));
+        }
+    }
 }
 
 /// The new task for the steps that are not done yet; the ones that are done stay as they were.
@@ -354,11 +361,13 @@ fn raise(
             );
             return Err(OpsError::failed(Code::PolicyDenied, message));
         }
-        let limits = match scope {
-            Scope::Attempt => &mut inputs.spec.budget.attempt,
-            Scope::Task => &mut inputs.spec.budget.task,
-        };
-        limits.set(*kind, Some(*value));
+        for budget in [&mut inputs.spec.budget, &mut inputs.raised] {
+            let limits = match scope {
+                Scope::Attempt => &mut budget.attempt,
+                Scope::Task => &mut budget.task,
+            };
+            limits.set(*kind, Some(*value));
+        }
     }
     Ok(())
 }

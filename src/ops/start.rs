@@ -126,10 +126,10 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     let new = new_run(place, &home, &facts, options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
         Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
-            note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group was joined")?;
+            note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group has joined it")?;
             return follow_to_the_end(place, acting, store, &run);
         }
-        started => started?,
+        other => other?,
     };
     match started {
         Started::New(hold) => {
@@ -287,29 +287,32 @@ fn queued(
         let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
         return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
     };
-    let mut behind = behind;
+    let mut before = behind;
     loop {
-        follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
+        let record = follow::until_rest(&store, &before, acting.inbox, acting.observer)?;
+        if record.status == RunStatus::Running {
+            let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
+            return Err(OpsError::about(run, Code::GroupBusy, message));
+        }
         match super::resume::go_on(place, acting.again(), run, Via::New) {
-            // Another of those who wait was quicker. One whose holder died holds the group until somebody resumes it.
-            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run: next, .. }))) if next != behind => {
-                behind = next;
-            }
-            done => return done,
+            // Another one that waited was faster.
+            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
+            other => return other,
         }
     }
 }
 
 /// Follows a run to its end, and goes on with it where its holder dies meanwhile. Of several followers one does.
-fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, store: Store, run: &RunId) -> Result<Answer, OpsError> {
+fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
     loop {
         let record = follow::until_rest(&store, run, acting.inbox, acting.observer)?;
         if record.status != RunStatus::Running {
             let view = at_rest(place, &place.home()?, &acting, store, run)?;
             return Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None });
         }
+        drop(store);
         match super::resume::go_on(place, acting.again(), run, Via::Attached) {
-            Err(error) if error.code() == Code::Busy => {}
+            Err(error) if error.code() == Code::Busy => store = place.store()?,
             done => return done,
         }
     }
