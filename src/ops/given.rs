@@ -7,6 +7,7 @@ use super::place::Place;
 use crate::config::{
     self, ConfigError, DiskSource, LoadedPolicy, Overrides, Source, TaskContext, env_vars, load_policy, load_prompt,
 };
+use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::task::{Prompt, PromptRef, StepBody, TaskSpec};
 use crate::domain::template::PromptValues;
@@ -45,15 +46,14 @@ fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
     let names = [env_vars::GITHUB_BASE_REF, env_vars::CI_MERGE_REQUEST_TARGET_BRANCH_NAME];
     let Some(base) = names.iter().find_map(|name| place.var(name)) else { return Ok(None) };
     let found = [format!("refs/remotes/origin/{base}"), format!("refs/heads/{base}")];
-    let commit = found.iter().find_map(|name| place.repo.resolve(name).ok());
-    let missing = || {
-        let message = format!(
-            "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name \
-             another with --policy-ref"
-        );
-        OpsError::failed(crate::domain::failure::Code::ConfigInvalid, message)
-    };
-    commit.ok_or_else(missing).map(Some)
+    if let Some(commit) = found.iter().find_map(|name| place.repo.resolve(name).ok()) {
+        return Ok(Some(commit));
+    }
+    let message = format!(
+        "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name another \
+         with --policy-ref"
+    );
+    Err(OpsError::failed(Code::ConfigInvalid, message))
 }
 
 /// Reads the policy: from the commit that is named, on a pull request from its base branch, else from the checkout.

@@ -207,9 +207,8 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    // An attempt whose holder died is counted with the claim that finds it, and would be one too many by then.
-    let lost = u64::from(run.status == RunStatus::Running);
-    let used = outlook.view.task_usage.failed_attempts + lost;
+    // The attempt of a holder that died is used up, too; the claim is what records it.
+    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
     match limit {
         Some(limit) if used >= limit => {
             let message =
@@ -302,8 +301,7 @@ fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
     Change::Note { kind, step: None, reason, body }
 }
 
-/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised; the
-/// policy's ceiling holds over both.
+/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised.
 fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
     inputs.policy.budgets = given.policy.budgets;
     inputs.policy.timeouts = given.policy.timeouts;

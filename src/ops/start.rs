@@ -129,7 +129,7 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
             note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group has joined it")?;
             return follow_to_the_end(place, acting, store, &run);
         }
-        started => started?,
+        other => other?,
     };
     match started {
         Started::New(hold) => {
@@ -287,15 +287,17 @@ fn queued(
         let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
         return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
     };
-    let mut behind = behind;
+    let mut before = behind;
     loop {
-        follow::until_rest(&store, &behind, acting.inbox, acting.observer)?;
+        let record = follow::until_rest(&store, &before, acting.inbox, acting.observer)?;
+        if record.status == RunStatus::Running {
+            let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
+            return Err(OpsError::about(run, Code::GroupBusy, message));
+        }
         match super::resume::go_on(place, acting.again(), run, Via::New) {
-            // Another of those who wait was quicker. One whose holder died holds the group until somebody resumes it.
-            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run: next, .. }))) if next != behind => {
-                behind = next;
-            }
-            done => return done,
+            // Another one that waited was faster.
+            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
+            other => return other,
         }
     }
 }
