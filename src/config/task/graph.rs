@@ -1,7 +1,7 @@
 //! How the steps of a task hang together: unique keys, known needs, no circle, and send-backs that lead back.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use super::super::check::{join, refused};
 use super::super::error::ConfigError;
@@ -78,6 +78,11 @@ fn reached_from<'s>(steps: &'s [StepSpec], key: &'s StepKey) -> HashMap<&'s Step
 }
 
 fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
+    // Needs that all stand earlier in the file, as they nearly always do, lead in no circle.
+    let mut earlier = HashSet::new();
+    if steps.iter().all(|step| step.needs.iter().all(|need| earlier.contains(need)) && earlier.insert(&step.key)) {
+        return Ok(());
+    }
     for (i, step) in steps.iter().enumerate() {
         let reached = reached_from(steps, &step.key);
         if reached.contains_key(&step.key) {

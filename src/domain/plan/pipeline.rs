@@ -1,7 +1,7 @@
 //! Which step comes next (R-S1, R-S2, R-R2). Decided anew from the record after every commit, so that a run that was cut
 //! goes on exactly as one that was not.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 
 use crate::domain::ids::StepKey;
 use crate::domain::record::StepRecord;
@@ -75,9 +75,9 @@ pub fn failed_step(steps: &[StepRecord], attempt: u32) -> Option<&StepRecord> {
 struct View<'a> {
     spec: &'a TaskSpec,
     steps: &'a [StepRecord],
-    /// Specification and record of each step by its key: every step asks about every step that it needs, so with lists
-    /// the question after each commit would grow with the square of the steps.
-    by_key: HashMap<&'a StepKey, (Option<&'a StepSpec>, Option<&'a StepRecord>)>,
+    /// Where the last step that was looked up stands. A step needs, as a rule, the one before it, and both lists are in
+    /// the order of the task: looking there first spares the question after each commit the square of the steps.
+    near: Cell<usize>,
     attempt: u32,
 }
 
@@ -91,22 +91,24 @@ enum Reading {
 
 impl<'a> View<'a> {
     fn new(spec: &'a TaskSpec, steps: &'a [StepRecord], attempt: u32) -> Self {
-        let mut by_key: HashMap<_, (Option<_>, Option<_>)> = HashMap::with_capacity(steps.len());
-        for step in &spec.steps {
-            by_key.entry(&step.key).or_default().0 = Some(step);
-        }
-        for record in steps {
-            by_key.entry(&record.key).or_default().1 = Some(record);
-        }
-        Self { spec, steps, by_key, attempt }
+        Self { spec, steps, near: Cell::new(0), attempt }
     }
 
     fn record(&self, key: &StepKey) -> Option<&'a StepRecord> {
-        self.by_key.get(key)?.1
+        self.find(self.steps, |record| record.key == *key)
     }
 
     fn step(&self, key: &StepKey) -> Option<&'a StepSpec> {
-        self.by_key.get(key)?.0
+        self.find(&self.spec.steps, |step| step.key == *key)
+    }
+
+    fn find<T>(&self, list: &'a [T], is_it: impl Fn(&T) -> bool) -> Option<&'a T> {
+        let near = self.near.get();
+        let nearby = [near, near + 1, near + 2, near.wrapping_sub(1)];
+        let found = nearby.into_iter().find(|at| list.get(*at).is_some_and(&is_it));
+        let found = found.or_else(|| list.iter().position(&is_it))?;
+        self.near.set(found);
+        list.get(found)
     }
 
     fn decide(&self, step: &StepSpec, evaluate: Evaluate<'_>) -> Option<Move> {

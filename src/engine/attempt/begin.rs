@@ -60,6 +60,7 @@ impl Attempt<'_> {
             host: self.host,
             hold: &self.held.hold,
             inputs: &self.held.inputs,
+            vars: &self.command_vars,
             step,
             run,
             execution,

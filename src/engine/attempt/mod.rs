@@ -10,6 +10,7 @@ mod end;
 mod hear;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use super::error::EngineError;
 use super::held::Held;
@@ -100,6 +101,8 @@ pub struct Attempt<'a> {
     /// How often each step was executed in this attempt: names its log files.
     nth: BTreeMap<StepKey, u32>,
     children: u64,
+    /// What commands see of the environment.
+    command_vars: BTreeMap<OsString, OsString>,
     /// The moves of the record ([`Held::moves`]) after which nothing was due.
     waits_since: Option<u64>,
 }
@@ -130,6 +133,7 @@ impl<'a> Attempt<'a> {
     pub fn new(setting: Setting<'a>) -> Result<Self, EngineError> {
         let Setting { host, held, run, copy, inbox, observer, calls, until, run_until } = setting;
         let meter = Meter::load(held)?;
+        let command_vars = command::vars(host, &held.inputs);
         Ok(Self {
             host,
             held,
@@ -145,6 +149,7 @@ impl<'a> Attempt<'a> {
             stopping: None,
             nth: BTreeMap::new(),
             children: 0,
+            command_vars,
             waits_since: None,
         })
     }

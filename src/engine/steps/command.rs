@@ -23,6 +23,8 @@ pub struct CommandRequest<'a> {
     pub hold: &'a Hold,
     /// What the run was given.
     pub inputs: &'a RunInputs,
+    /// What commands of the run see of the environment ([`vars`]).
+    pub vars: &'a BTreeMap<OsString, OsString>,
     /// The step.
     pub step: &'a StepSpec,
     /// Its command.
@@ -35,9 +37,8 @@ pub struct CommandRequest<'a> {
 
 /// Builds the child.
 pub fn spec(request: &CommandRequest<'_>) -> Result<CommandSpec, EngineError> {
-    let CommandRequest { host, hold, inputs, step, run, execution, dir } = request;
-    let mut vars = allowed(host.vars, Audience::Command, &inputs.policy.env);
-    vars.extend(input_vars(inputs));
+    let CommandRequest { host, hold, inputs, vars, step, run, execution, dir } = request;
+    let mut vars = (*vars).clone();
     vars.extend(step.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
     let (program, args) = match run {
         CommandLine::Shell(line) => (lookup("sh", &vars, dir)?, vec![OsString::from("-c"), OsString::from(line)]),
@@ -63,6 +64,13 @@ pub fn spec(request: &CommandRequest<'_>) -> Result<CommandSpec, EngineError> {
 
 fn empty_command(step: &StepSpec) -> EngineError {
     EngineError::failed(Code::ConfigInvalid, format!("step `{}` has an empty command", step.key))
+}
+
+/// What every command of a run sees of the environment: put together once for all of them.
+pub fn vars(host: &Host<'_>, inputs: &RunInputs) -> BTreeMap<OsString, OsString> {
+    let mut vars = allowed(host.vars, Audience::Command, &inputs.policy.env);
+    vars.extend(input_vars(inputs));
+    vars
 }
 
 /// The task's inputs as `AGENTRUN_INPUT_<NAME>`: data reaches a command by its environment, never spliced into a shell.
