@@ -21,6 +21,7 @@ pub mod facts;
 pub mod heartbeat;
 pub mod held;
 pub mod host;
+pub mod keep;
 pub mod kept;
 pub mod meter;
 pub mod observer;

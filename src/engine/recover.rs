@@ -8,7 +8,6 @@ use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
 use super::kept::keep_artifacts;
-use super::run::LeftWork;
 use super::steps::agent::{self, Call};
 use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
@@ -26,6 +25,18 @@ use crate::domain::task::{StepBody, StepKind};
 
 /// How much of a check's output an agent is told.
 const SHOWN: u64 = 8 << 10;
+
+/// What becomes of the changes that a failed or cut attempt left in the working copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LeftWork {
+    /// A cut agent goes on in them where that is safe; a failed one's are kept as a patch and put away (R-W3).
+    #[default]
+    ByCase,
+    /// A person said that they are meant.
+    Keep,
+    /// A person said that they are to be put away.
+    Rebuild,
+}
 
 /// Ends every process that earlier attempts of the run have left. Strangers that got one of their pids are left alone.
 pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(), EngineError> {

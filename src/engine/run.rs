@@ -10,8 +10,9 @@ use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
+use super::recover::{self, LeftWork};
+use super::rest;
 use super::workspace::Copy;
-use super::{recover, rest};
 use crate::artifacts::home::make_private;
 use crate::domain::failure::Code;
 use crate::domain::ids::{RunId, StepKey};
@@ -21,18 +22,6 @@ use crate::domain::record::{Identity, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::process::signals::StopKind;
 use crate::store::{Claim, Hold, Store};
-
-/// What becomes of the changes that a failed or cut attempt left in the working copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LeftWork {
-    /// A cut agent goes on in them where that is safe; a failed one's are kept as a patch and put away (R-W3).
-    #[default]
-    ByCase,
-    /// A person said that they are meant.
-    Keep,
-    /// A person said that they are to be put away.
-    Rebuild,
-}
 
 /// A run at rest again.
 pub struct Rested {

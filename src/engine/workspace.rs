@@ -1,10 +1,10 @@
 //! The working copy of a run: made ready, kept as snapshots, put back, and brought home (R-W2, R-W3). Nothing that an agent
 //! wrote is thrown away before it is kept as a patch.
 
-use super::closing::keep;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
+use super::keep::keep;
 use crate::artifacts::home::make_private;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;

@@ -1,14 +1,15 @@
 //! Stops a run for good; its work is kept as branch and patch (R-R9).
 
+use super::carry::{Acting, Answer};
 use super::error::OpsError;
 use super::find;
 use super::follow;
 use super::place::Place;
-use super::start::{Acting, Answer};
 use crate::domain::failure::{Code, Exit};
 use crate::domain::lease::Holding;
 use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, RunStatus};
+use crate::engine::recover::LeftWork;
 use crate::engine::run as engine_run;
 use crate::report::run_json::Via;
 use crate::store::Store;
@@ -72,8 +73,8 @@ fn at_rest(place: &Place, mut store: Store, acting: Acting<'_>, run: &RunRecord)
     let home = place.home()?;
     let mut claimed = engine_run::claim(&acting.who, store, run, OpenedBy::Resume)?;
     // What lies in the copy is the work that is to be kept.
-    claimed.left_work = engine_run::LeftWork::Keep;
-    let mut answer = super::start::carry_out(place, &home, acting, claimed, Via::Resumed)?;
+    claimed.left_work = LeftWork::Keep;
+    let mut answer = super::carry::carry_out(place, &home, acting, claimed, Via::Resumed)?;
     if answer.view.run.status == RunStatus::Canceled {
         answer.exit = Exit::Ok;
     }

@@ -1,10 +1,10 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
+use super::carry::{Acting, Answer, at_rest, carry_out};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
-use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
 use crate::domain::budget::{Budget, LimitKind, Scope};
 use crate::domain::change::Change;
@@ -20,7 +20,8 @@ use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::domain::task::WorkspaceKind;
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
-use crate::engine::run::{self as engine_run, LeftWork};
+use crate::engine::recover::LeftWork;
+use crate::engine::run as engine_run;
 use crate::engine::validate;
 use crate::process::Supervisor;
 use crate::report::run_json::Via;

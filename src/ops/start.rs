@@ -1,5 +1,6 @@
 //! The main job: fingerprint, then reuse, attach, go on, or a new run carried out to its end.
 
+use super::carry::{Acting, Answer, at_rest, carry_out};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given};
@@ -13,17 +14,15 @@ use crate::domain::ids::{RunId, SupportCode};
 use crate::domain::machine::Word as _;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
-use crate::domain::record::{RunRecord, RunView};
+use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, Phase, RunStatus};
 use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
 use crate::engine::error::EngineError;
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
-use crate::engine::host::{Host, Inbox, Who, now};
-use crate::engine::observer::Observer;
-use crate::engine::{heartbeat, rest, run as engine_run};
-use crate::process::Supervisor;
-use crate::process::signals::StopKind;
+use crate::engine::host::{Who, now};
+use crate::engine::recover::LeftWork;
+use crate::engine::{heartbeat, run as engine_run};
 use crate::report::run_json::Via;
 use crate::store::{Holder, NewRun, Note, StartKey, Started, Store, StoreError};
 
@@ -44,43 +43,6 @@ pub struct StartOptions {
     pub idempotency_key: Option<String>,
     /// Only accept the run; somebody else carries it out.
     pub accept_only: bool,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Answer {
-    /// The run as it stands.
-    pub view: RunView,
-    /// How the answer came about.
-    pub via: Via,
-    /// What the command ends with.
-    pub exit: Exit,
-    /// A remark for people: why nothing ran.
-    pub remark: Option<String>,
-}
-
-/// What commands that act need beside the place.
-pub struct Acting<'a> {
-    /// Who and by which command.
-    pub who: Who,
-    /// Messages to the engine.
-    pub inbox: &'a Inbox,
-    /// Who is told.
-    pub observer: &'a mut dyn Observer,
-    /// agentrun's own program.
-    pub own_program: &'a std::path::Path,
-}
-
-impl Acting<'_> {
-    /// For one of several tries.
-    fn again(&mut self) -> Acting<'_> {
-        Acting {
-            who: self.who.clone(),
-            inbox: self.inbox,
-            observer: &mut *self.observer,
-            own_program: self.own_program,
-        }
-    }
 }
 
 /// What a start would do, without doing it.
@@ -133,7 +95,7 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     };
     match started {
         Started::New(hold) => {
-            let left_work = engine_run::LeftWork::ByCase;
+            let left_work = LeftWork::ByCase;
             let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
             carry_out(place, &home, acting, claimed, Via::New)
         }
@@ -219,59 +181,6 @@ fn number_floor(place: &Place, home: &Home, spec: &TaskSpec) -> Result<u32, OpsE
 fn support_code() -> SupportCode {
     // The low half of a version 7 UUID is random but for two bits.
     SupportCode::from_bits(uuid::Uuid::now_v7().as_u64_pair().1)
-}
-
-/// Carries out a claimed run and answers with it.
-pub fn carry_out(
-    place: &Place,
-    home: &Home,
-    acting: Acting<'_>,
-    claimed: engine_run::Claimed,
-    via: Via,
-) -> Result<Answer, OpsError> {
-    let run = claimed.hold.run.clone();
-    let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who,
-    };
-    let rested = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
-    let view = rested.store.view(&run)?;
-    let exit = match rested.stopped_by {
-        Some(StopKind::Interrupt) => Exit::Interrupted,
-        Some(StopKind::Terminate) => Exit::Terminated,
-        Some(StopKind::Hangup) => Exit::Hangup,
-        None => exit_of(&view.run),
-    };
-    Ok(Answer { exit, view, via, remark: None })
-}
-
-/// A run at rest as it is answered with. Where its holder died before its last words, they are written now.
-pub fn at_rest(
-    place: &Place,
-    home: &Home,
-    acting: &Acting<'_>,
-    store: Store,
-    run: &RunId,
-) -> Result<RunView, OpsError> {
-    let view = store.view(run)?;
-    if matches!(view.run.status, RunStatus::Running | RunStatus::Pending) || rest::is_told(&view) {
-        return Ok(view);
-    }
-    let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who.clone(),
-    };
-    Ok(rest::catch_up(&host, store, &view)?.view(run)?)
 }
 
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.

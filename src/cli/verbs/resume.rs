@@ -11,10 +11,10 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict};
 use crate::domain::quantity::{Millis, parse_count, parse_micros};
 use crate::ops::calling::{Hangup, Inbox};
+use crate::ops::carry::Acting;
 use crate::ops::find;
 use crate::ops::place::Place;
 use crate::ops::resume::{self, Outlook, ResumeOptions};
-use crate::ops::start::Acting;
 use crate::report::record_json::{ResumeDifference, ResumeDocument, resume_json};
 use crate::report::text::resume_text;
 
