@@ -157,7 +157,7 @@ impl ProtocolReader {
         let summary = match input["command"].as_str().or(input.as_str()) {
             Some(command) => one_line(command, 200),
             None if input.is_null() => String::new(),
-            None => one_line(&input.to_string(), 200),
+            None => one_line(&format!("{} {input}", value["name"].as_str().unwrap_or("tool")), 200),
         };
         self.tools.begin(&id);
         AgentEvent::ToolCall { id, name: one_line(value["name"].as_str().unwrap_or("tool"), 100), summary }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::session::Session;
+use super::say::Say;
 use crate::domain::failure::{Code, Exit};
 use crate::domain::ids::{RunId, SupportCode};
 use crate::domain::text::neutral;
@@ -36,6 +36,12 @@ impl CliError {
         }
     }
 
+    /// The same with a hint of its own, where the place knows better than the code.
+    #[must_use]
+    pub fn hinting(self, hint: &str) -> Self {
+        Self { way_out: Some(hint.to_owned()), ..self }
+    }
+
     /// A wrong command line that the parser cannot see.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
@@ -57,11 +63,11 @@ impl CliError {
     }
 
     /// Says it and answers the exit status.
-    pub fn say(&self, session: &mut Session) -> u8 {
-        if session.json {
-            session.say.json(&self.document());
+    pub fn say(&self, say: &mut Say, json: bool) -> u8 {
+        if json {
+            say.json(&self.document());
         }
-        let (bold, plain) = if session.say.colour_err() { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
+        let (bold, plain) = if say.colour_err() { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
         let mut text = format!("{bold}error[{}]{plain}: {}\n", self.code, neutral(&self.message));
         if let Some(excerpt) = &self.excerpt {
             text.push_str(&neutral(excerpt));
@@ -71,7 +77,7 @@ impl CliError {
             text.push_str(&format!("  caused by: {}\n", neutral(cause)));
         }
         text.push_str(&format!("hint: {}", self.hint()));
-        session.say.note(&text);
+        say.note(&text);
         self.exit().code()
     }
 

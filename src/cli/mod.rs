@@ -39,7 +39,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, vars: Vars) -> u8 {
     let mut session = Session::new(&args, vars);
     match dispatch(&mut session, args.verb) {
         Ok(exit) => exit.code(),
-        Err(error) => error.say(&mut session),
+        Err(error) => error.say(&mut session.say, session.json),
     }
 }
 

@@ -105,7 +105,8 @@ impl Observer for Progress {
                     let what = neutral_line(what).into_owned();
                     let shown =
                         if what == step.as_str() || what.is_empty() { String::new() } else { format!(": {what}") };
-                    self.line(&format!("  {step} ({kind}){}", shortened(&shown, 100)));
+                    let kind = if step.as_str() == kind.to_string() { String::new() } else { format!(" ({kind})") };
+                    self.line(&format!("  {step}{kind}{}", shortened(&shown, 100)));
                 }
             }
             Notice::StepEnded { step, state, took, failure } => {

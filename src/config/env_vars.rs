@@ -33,6 +33,8 @@ macro_rules! table {
 table! {
     AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree.";
     AGENTRUN_POLICY_REF, Caller, "The commit or branch that the policy is read from, instead of the checkout; as `--policy-ref`.";
+    GITHUB_BASE_REF, Caller, "On a pull request: the branch whose policy holds, unless another is named.";
+    CI_MERGE_REQUEST_TARGET_BRANCH_NAME, Caller, "The same on a merge request of GitLab.";
     AGENTRUN_LOG, Caller, "What goes into agentrun's own diagnostic log; as `--log-level`.";
     CI, Caller, "Set and not empty, 0 or false: as `--ci`.";
     NO_COLOR, Caller, "Set and not empty: no colors.";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::Usage;
+use super::budget::{Budget, Usage};
 use super::event::ChainHead;
 use super::failure::Code;
 use super::hash::context::ContextFile;
@@ -40,6 +40,9 @@ pub struct RunInputs {
     pub dirty: Dirty,
     /// What a reader of the report should know about the repository: submodules, LFS pointers.
     pub notes: Vec<String>,
+    /// Limits that a person raised since: they hold whatever the files say.
+    #[serde(default)]
+    pub raised: Budget,
 }
 
 /// Uncommitted changes in the checkout at the start.

@@ -246,6 +246,7 @@ fn inputs() -> RunInputs {
         lockfiles: BTreeMap::new(),
         dirty: Dirty::Clean,
         notes: Vec::new(),
+        raised: crate::domain::budget::Budget::default(),
     }
 }
 

@@ -3,16 +3,14 @@
 use super::error::EngineError;
 use super::held::Held;
 use super::host::{Host, now};
+use super::keep::write;
 use super::meter::Meter;
 use super::workspace::{BRANCH_PIN, START_PIN};
-use crate::artifacts::atomic::{self, IfExists};
-use crate::artifacts::home::make_private;
 use crate::artifacts::run_dir::{Execution, RunDir, StepFile};
 use crate::artifacts::{manifest_file, transcript};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
-use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::lease::Holding;
 use crate::domain::manifest::Manifest;
 use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
@@ -27,29 +25,6 @@ use crate::store::EventFilter;
 /// How much of a patch and of a log a report shows.
 const PATCH_SHOWN: usize = 256 << 10;
 const TAIL_SHOWN: u64 = 8 << 10;
-
-/// A file that was kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// Relative to the run's folder.
-    pub path: String,
-    /// Its content.
-    pub sha256: Sha256Hash,
-    /// Bytes.
-    pub size: u64,
-}
-
-/// Keeps bytes as `artifacts/<name>` of the held run.
-pub fn keep(host: &Host<'_>, held: &Held, name: &str, bytes: &[u8]) -> Result<Kept, EngineError> {
-    let dir = host.home.run_dir(&held.hold.run)?;
-    make_private(&dir.file("artifacts"))?;
-    write(&dir, &format!("artifacts/{name}"), bytes)
-}
-
-fn write(dir: &RunDir, path: &str, bytes: &[u8]) -> Result<Kept, EngineError> {
-    atomic::write(&dir.file(path), bytes, IfExists::Replace)?;
-    Ok(Kept { path: path.to_owned(), sha256: Sha256Hash::of(bytes), size: bytes.len() as u64 })
-}
 
 /// Writes the manifest as the record stands (R-S4).
 pub fn write_manifest(host: &Host<'_>, held: &Held) -> Result<(), EngineError> {

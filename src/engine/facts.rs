@@ -113,6 +113,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         rules,
         dirty,
         notes,
+        raised: crate::domain::budget::Budget::default(),
     };
     Ok(Facts { inputs, components })
 }
@@ -158,7 +159,7 @@ fn look(
 }
 
 /// In place an agent works in the checkout itself, so there agentrun's own files count like any other.
-fn own_paths(workspace: WorkspaceKind) -> &'static [&'static str] {
+pub(super) fn own_paths(workspace: WorkspaceKind) -> &'static [&'static str] {
     match workspace {
         WorkspaceKind::Isolated => OWN_PATHS,
         WorkspaceKind::InPlace => &[".ai-runs/"],

@@ -11,7 +11,7 @@
 //! - [`steps`]: how each kind of step is carried out; [`clocks`] and [`meter`]: what stops one
 //! - [`workspace`]: the working copy before, between and after steps
 //! - [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
-//! - [`heartbeat`]: the lease; [`closing`]: reports and the manifest
+//! - [`heartbeat`]: the lease; [`kept`]: artifacts; [`closing`]: reports and the manifest
 
 pub mod attempt;
 pub mod clocks;
@@ -21,6 +21,8 @@ pub mod facts;
 pub mod heartbeat;
 pub mod held;
 pub mod host;
+pub mod keep;
+pub mod kept;
 pub mod meter;
 pub mod observer;
 pub mod recover;

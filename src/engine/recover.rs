@@ -7,19 +7,36 @@ use super::attempt::Calls;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
-use super::run::LeftWork;
+use super::kept::keep_artifacts;
 use super::steps::agent::{self, Call};
 use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
 use crate::artifacts::run_dir::{self, StepFile};
+use crate::artifacts::transcript::tail;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
+use crate::domain::plan::pipeline;
 use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::{CheckpointRecord, ExecutionRecord, Identity, RunView};
+use crate::domain::record::{CheckpointRecord, ExecutionRecord, Identity, RunView, StepRecord};
 use crate::domain::step::{StepEvent, StepState};
-use crate::domain::task::StepKind;
+use crate::domain::task::{StepBody, StepKind};
+
+/// How much of a check's output an agent is told.
+const SHOWN: u64 = 8 << 10;
+
+/// What becomes of the changes that a failed or cut attempt left in the working copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LeftWork {
+    /// A cut agent goes on in them where that is safe; a failed one's are kept as a patch and put away (R-W3).
+    #[default]
+    ByCase,
+    /// A person said that they are meant.
+    Keep,
+    /// A person said that they are to be put away.
+    Rebuild,
+}
 
 /// Ends every process that earlier attempts of the run have left. Strangers that got one of their pids are left alone.
 pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(), EngineError> {
@@ -68,7 +85,50 @@ pub fn settle(
         }
     }
     held.commit()?;
+    let is_due = |s: &&StepRecord| s.kind == StepKind::Agent && s.state != StepState::Succeeded;
+    for step in held.steps.iter().filter(is_due) {
+        if let (false, Some(check)) =
+            (calls.contains_key(&step.key), pipeline::unanswered(&view.inputs.spec, &view.steps, &step.key))
+        {
+            calls.extend(answer(host, view, (&step.key, check))?.map(|call| (step.key.clone(), call)));
+        }
+    }
     Ok(calls)
+}
+
+/// An agent that was sent back and did not get to answer hears again why, in the words that the record has. It goes on in
+/// its own conversation if nothing was said in that since.
+fn answer(
+    host: &Host<'_>,
+    view: &RunView,
+    (agent, check): (&StepKey, &StepRecord),
+) -> Result<Option<(Call, Option<String>)>, EngineError> {
+    let Some(failed) = last(view, &check.key) else { return Ok(None) };
+    let dir = host.home.run_dir(&view.run.id)?;
+    let tails = [StepFile::Stdout, StepFile::Stderr].map(|file| tail(&dir.step_file(files(view, failed), file), SHOWN));
+    let mut output = Vec::new();
+    for tail in tails {
+        output.push(tail?.text);
+    }
+    let output = output.iter().map(|t| t.trim_end()).filter(|t| !t.is_empty()).collect::<Vec<_>>().join("\n");
+    let has_ended = |e: &&ExecutionRecord| e.result.is_some() && resumes(view, agent);
+    let session = last(view, agent).filter(has_ended).and_then(|e| e.session.clone());
+    Ok(Some((Call::SentBack { check: check.key.clone(), output }, session)))
+}
+
+fn resumes(view: &RunView, agent: &StepKey) -> bool {
+    match view.inputs.spec.step(agent).map(|s| &s.body) {
+        Some(StepBody::Agent { agent, .. }) => crate::agents::abilities(agent.protocol).resumes,
+        _ => false,
+    }
+}
+
+/// The files of an execution.
+fn files<'a>(view: &RunView, execution: &'a ExecutionRecord) -> run_dir::Execution<'a> {
+    let same = |e: &&ExecutionRecord| e.step == execution.step && e.attempt == execution.attempt;
+    let nth = view.executions.iter().filter(same).filter(|e| e.number <= execution.number).count();
+    let nth = u32::try_from(nth).unwrap_or(u32::MAX);
+    run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth }
 }
 
 fn last<'a>(view: &'a RunView, step: &StepKey) -> Option<&'a ExecutionRecord> {
@@ -111,7 +171,7 @@ fn settle_agent(
         if let Progress::Finished(end) = &inspection.progress
             && end.failure.is_none()
         {
-            return adopt(host, held, copy, (step, end, active));
+            return adopt(host, held, copy, (view, step, end, active));
         }
     }
     put_back(held, step, execution, view)?;
@@ -125,11 +185,7 @@ fn inspect(
     (view, execution): (&RunView, Option<&ExecutionRecord>),
 ) -> Result<Option<Inspection>, EngineError> {
     let Some(execution) = execution else { return Ok(None) };
-    let same = |e: &&ExecutionRecord| e.step == execution.step && e.attempt == execution.attempt;
-    let nth = view.executions.iter().filter(same).filter(|e| e.number <= execution.number).count();
-    let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-    let files = run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth };
-    let transcript = host.home.run_dir(&held.hold.run)?.step_file(files, StepFile::Events);
+    let transcript = host.home.run_dir(&held.hold.run)?.step_file(files(view, execution), StepFile::Events);
     agent::inspect(host, &held.inputs, (execution, &transcript), copy.workspace.dir())
 }
 
@@ -138,19 +194,27 @@ fn adopt(
     host: &Host<'_>,
     held: &mut Held,
     copy: &Copy,
-    (step, end, active): (&StepKey, &AgentEnd, Millis),
+    (view, step, end, active): (&RunView, &StepKey, &AgentEnd, Millis),
 ) -> Result<(), EngineError> {
     held.note(EventKind::AgentAdopted, Some(step), "the agent had finished before its end could be recorded")?;
     let result = end.result.clone();
     held.stage(Change::Execution { step: step.clone(), end: ProcessEnd::Vanished, result, active })?;
     let snapshot = copy.snapshot(host, held, Some(step))?;
+    let artifacts = match view.inputs.spec.step(step) {
+        Some(spec) => keep_artifacts(host, held, spec, copy.workspace.dir())?,
+        None => Ok(BTreeMap::new()),
+    };
+    let artifacts = match artifacts {
+        Ok(artifacts) => artifacts,
+        Err(failure) => return held.move_step(step, StepEvent::Fail, Some(failure)),
+    };
     held.stage(Change::Checkpoint(CheckpointRecord {
         name: "CODE_GENERATED".to_owned(),
         step: step.clone(),
         attempt: held.hold.attempt,
         commit: Some(snapshot.commit),
         policy_version: held.inputs.policy.version.clone(),
-        artifacts: BTreeMap::new(),
+        artifacts,
         at: super::host::now().utc,
     }))?;
     held.move_step(step, StepEvent::Succeed, None)

@@ -14,7 +14,7 @@ use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::lease::Liveness;
 use crate::domain::plan::after_failure::{self, Then, Tried};
-use crate::domain::quantity::Millis;
+use crate::domain::quantity::{BootMs, Millis};
 use crate::domain::record::{ArtifactRecord, ArtifactType, Identity, RunView};
 use crate::domain::run::{AttemptEvent, RunEvent};
 use crate::domain::step::{StepEvent, StepState};
@@ -27,7 +27,7 @@ pub fn settle(
     held: &mut Held,
     view: &RunView,
     copy: Option<Copy>,
-    (end, waited): (&AttemptEnd, Millis),
+    (end, waited, run_until): (&AttemptEnd, Millis, BootMs),
 ) -> Result<Option<Millis>, EngineError> {
     if *end == AttemptEnd::Stopped(Cause::LeaseLost) {
         return Err(EngineError::failed(
@@ -46,7 +46,7 @@ pub fn settle(
         if changed && held.inputs.spec.keep_changes == KeepChanges::Review { Left::ForReview } else { Left::AsUsual };
     // If we die here, whoever takes over makes the copy again from the snapshot, finds nothing left to do, and ends the run.
     put_away(host, held, copy, (end, changed))?;
-    let wait = record_end(held, view, left, (end, waited))?;
+    let wait = record_end(held, view, left, (end, waited, run_until))?;
     // If we die here, [`catch_up`] writes what is missing.
     closing::write_reports(host, held)?;
     closing::write_manifest(host, held)?;
@@ -92,7 +92,7 @@ fn record_end(
     held: &mut Held,
     view: &RunView,
     left: Left,
-    (end, waited): (&AttemptEnd, Millis),
+    (end, waited, run_until): (&AttemptEnd, Millis, BootMs),
 ) -> Result<Option<Millis>, EngineError> {
     let mut wait = None;
     let (attempt, run, failure, retry_at) = match end {
@@ -114,7 +114,8 @@ fn record_end(
             (AttemptEvent::Fail, RunEvent::Review, Some(failure.clone()), None)
         }
         AttemptEnd::Failed(failure) => {
-            let then = after_failure::then(failure, &held.inputs.policy.retry, &tried(held, view, waited)?);
+            let then =
+                after_failure::then(failure, &held.inputs.policy.retry, &tried(held, view, (waited, run_until))?);
             let (event, retry_at) = match then {
                 Then::Retry(length) => {
                     wait = Some(length);
@@ -155,7 +156,7 @@ fn cancel_steps(held: &mut Held) -> Result<(), EngineError> {
     open.iter().try_for_each(|key| held.move_step(key, StepEvent::Cancel, None))
 }
 
-fn tried(held: &Held, view: &RunView, waited: Millis) -> Result<Tried, EngineError> {
+fn tried(held: &Held, view: &RunView, (waited, run_until): (Millis, BootMs)) -> Result<Tried, EngineError> {
     let used = held.store().view(&held.hold.run)?.task_usage;
     let seed = view
         .run
@@ -164,7 +165,8 @@ fn tried(held: &Held, view: &RunView, waited: Millis) -> Result<Tried, EngineErr
         .iter()
         .fold(u64::from(held.hold.attempt), |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // The attempt that is ending is not recorded as failed yet.
-    Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, seed })
+    let left = Millis(run_until.0.saturating_sub(now().boot.0));
+    Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, left, seed })
 }
 
 /// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, and what lies in it is a commit.

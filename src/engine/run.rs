@@ -10,28 +10,18 @@ use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
+use super::recover::{self, LeftWork};
+use super::rest;
 use super::workspace::Copy;
-use super::{recover, rest};
 use crate::artifacts::home::make_private;
 use crate::domain::failure::Code;
 use crate::domain::ids::{RunId, StepKey};
+use crate::domain::policy::Leases;
 use crate::domain::quantity::{BootMs, Millis, UtcMs};
 use crate::domain::record::{Identity, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::process::signals::StopKind;
-use crate::store::{Claim, Decision, Hold, Store};
-
-/// What becomes of the changes that a failed or cut attempt left in the working copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LeftWork {
-    /// A cut agent goes on in them where that is safe; a failed one's are kept as a patch and put away (R-W3).
-    #[default]
-    ByCase,
-    /// A person said that they are meant.
-    Keep,
-    /// A person said that they are to be put away.
-    Rebuild,
-}
+use crate::store::{Claim, Hold, Store};
 
 /// A run at rest again.
 pub struct Rested {
@@ -94,8 +84,13 @@ pub fn carry_out(
         let hold = claimed.hold.clone();
         let (rested, then) = one_attempt(host, inbox, claimed, observer, (run_until, waited))?;
         let Some(wait) = then else { return Ok(rested) };
-        if let Some(signal) = wait_for_retry(inbox, observer, wait) {
-            return interrupted_while_waiting(host, rested.store, &hold.run, signal);
+        let leases = rested.store.view(&hold.run)?.inputs.policy.leases;
+        let woken = {
+            let _pulse = pulse(host, inbox, &hold, leases)?;
+            wait_for_retry(inbox, observer, wait)
+        };
+        if let Some(woken) = woken {
+            return interrupted_while_waiting(host, rested.store, &hold.run, woken);
         }
         waited = Millis(waited.0 + wait.0);
         let record = rested.store.find_run(&hold.run)?.ok_or_else(|| gone(&hold.run))?;
@@ -128,7 +123,7 @@ fn one_attempt(
 ) -> Result<(Rested, Option<Millis>), EngineError> {
     let view = claimed.store.view(&claimed.hold.run)?;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
-    let _pulse = pulse(host, inbox, &held)?;
+    let _pulse = pulse(host, inbox, &held.hold, held.inputs.policy.leases)?;
     let keys: Vec<StepKey> = view.steps.iter().map(|s| s.key.clone()).collect();
     observer.notice(&Notice::AttemptBegan {
         run: &view.run.id,
@@ -154,7 +149,7 @@ fn one_attempt(
         AttemptEnd::Stopped(Cause::Signal(signal)) => Some(signal.kind),
         _ => None,
     };
-    let wait = rest::settle(host, &mut held, &view, copy, (&end, waited))?;
+    let wait = rest::settle(host, &mut held, &view, copy, (&end, waited, run_until))?;
     Ok((Rested { store: held.into_store(), stopped_by }, wait))
 }
 
@@ -163,11 +158,11 @@ fn is_beyond_recording(error: &EngineError) -> bool {
     matches!(error, EngineError::Store(_))
 }
 
-fn pulse(host: &Host<'_>, inbox: &Inbox, held: &Held) -> Result<Heartbeat, EngineError> {
+fn pulse(host: &Host<'_>, inbox: &Inbox, hold: &Hold, leases: Leases) -> Result<Heartbeat, EngineError> {
     let pulse = Pulse {
         database: host.home.database(),
-        hold: held.hold.clone(),
-        leases: held.inputs.policy.leases,
+        hold: hold.clone(),
+        leases,
         who: host.who.clone(),
         inbox: inbox.sender.clone(),
     };
@@ -241,14 +236,7 @@ fn interrupted_while_waiting(
 ) -> Result<Rested, EngineError> {
     let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
     if record.cancel_requested {
-        let decision = Decision {
-            event: RunEvent::Cancel,
-            expected_fence: record.fence,
-            failure: Some(rest::canceled()),
-            retry_at: None,
-            reason: "canceled while it waited for its next attempt".to_owned(),
-        };
-        store.decide(run, &decision, &host.who.context())?;
+        store.cancel_at_rest(run, record.fence, &host.who.context())?;
         return Ok(Rested { store, stopped_by: None });
     }
     let stopped_by = match woken {

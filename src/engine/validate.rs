@@ -3,7 +3,7 @@
 use super::error::EngineError;
 use super::facts::Given;
 use super::host::Host;
-use super::workspace::START_PIN;
+use super::workspace::{START_PIN, index_path};
 use crate::artifacts::digest::verify;
 use crate::domain::artifact::FaultKind;
 use crate::domain::plan::resume::{Difference, DifferenceCode as D, ResumeVerdict as V};
@@ -100,11 +100,14 @@ fn artifacts(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Re
 fn worktree(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Result<(), EngineError> {
     let was_cut = view.run.status == RunStatus::Running;
     let Some(snapshot) = view.run.snapshot.as_ref().filter(|_| !was_cut) else { return Ok(()) };
-    if view.inputs.spec.workspace == WorkspaceKind::InPlace || view.run.attempt == 0 {
-        return Ok(());
-    }
-    let dir = host.home.work_dir(&view.run.id)?;
-    let Ok(workspace) = Workspace::open(host.repo, &dir) else { return Ok(()) };
+    let opened = match view.inputs.spec.workspace {
+        WorkspaceKind::InPlace => {
+            Workspace::in_place(host.repo, &index_path(host, &view.run.id)?).map(Workspace::looked_at)
+        }
+        WorkspaceKind::Isolated => Workspace::look(host.repo, &host.home.work_dir(&view.run.id)?),
+    };
+    // Put away, or lost: the next attempt makes it anew from the snapshot.
+    let Ok(workspace) = opened else { return Ok(()) };
     let start = host.repo.pinned(view.run.id.as_str(), START_PIN)?;
     let start = start.as_ref().unwrap_or(&view.run.components.base_commit);
     let present = workspace.snapshot(start, "validation")?;

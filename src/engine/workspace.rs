@@ -1,10 +1,10 @@
 //! The working copy of a run: made ready, kept as snapshots, put back, and brought home (R-W2, R-W3). Nothing that an agent
 //! wrote is thrown away before it is kept as a patch.
 
-use super::closing::keep;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
+use super::keep::keep;
 use crate::artifacts::home::make_private;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
@@ -59,7 +59,7 @@ impl Copy {
         let run = &held.hold.run.clone();
         let label = step.map_or_else(|| "end of attempt".to_owned(), ToString::to_string);
         let snapshot = self.workspace.snapshot(&self.start, &format!("{run}: {label}"))?;
-        host.repo.pin(run.as_str(), &format!("snapshot-{}", &snapshot.commit[..12]), &snapshot.commit)?;
+        host.repo.pin(run.as_str(), &snapshot_pin(&snapshot.commit), &snapshot.commit)?;
         for warning in &snapshot.warnings {
             held.note(EventKind::WarningRaised, step, warning)?;
         }
@@ -129,7 +129,12 @@ impl Copy {
             return Ok(false);
         }
         if held.inputs.spec.workspace == WorkspaceKind::Isolated {
-            let before = host.repo.pinned(run.as_str(), BRANCH_PIN)?;
+            // A branch that stands at a snapshot of this run was set by it, even if we died before that was noted.
+            let ours = match host.repo.branch(run.as_str())? {
+                Some(found) => host.repo.pinned(run.as_str(), &snapshot_pin(&found))?,
+                None => None,
+            };
+            let before = ours.map_or_else(|| host.repo.pinned(run.as_str(), BRANCH_PIN), |ours| Ok(Some(ours)))?;
             host.repo.set_branch(run.as_str(), tip, before.as_deref())?;
             host.repo.pin(run.as_str(), BRANCH_PIN, tip)?;
         }
@@ -147,8 +152,13 @@ impl Copy {
     }
 }
 
-fn index_path(host: &Host<'_>, run: &RunId) -> Result<std::path::PathBuf, EngineError> {
-    crate::artifacts::home::make_private(&host.home.work_root())?;
+/// The pin of a snapshot.
+fn snapshot_pin(commit: &str) -> String {
+    format!("snapshot-{}", &commit[..12])
+}
+
+/// The index of the run's own for the user's checkout.
+pub fn index_path(host: &Host<'_>, run: &RunId) -> Result<std::path::PathBuf, EngineError> {
     let mut path = host.home.work_dir(run)?.into_os_string();
     path.push(".index");
     Ok(path.into())
@@ -187,14 +197,24 @@ fn set_aside(dir: &std::path::Path) -> Result<(), EngineError> {
 /// The commit that changes are counted from; with included changes it is a commit of its own.
 fn first_commit(host: &Host<'_>, held: &mut Held, workspace: &Workspace, base: &str) -> Result<String, EngineError> {
     let run = held.hold.run.clone();
-    let start = match &held.inputs.dirty {
-        Dirty::Included { .. } => {
-            if held.inputs.spec.workspace == WorkspaceKind::Isolated {
-                workspace.overlay_dirty(host.repo, &host.repo.state(super::facts::OWN_PATHS)?)?;
+    let kind = held.inputs.spec.workspace;
+    let with_changes = || workspace.snapshot(base, &format!("{run}: uncommitted changes of the checkout"));
+    let start = match (&held.inputs.dirty, kind) {
+        (Dirty::Included { files }, _) => {
+            let state = host.repo.state(super::facts::own_paths(kind))?;
+            // They count in the fingerprint: a run that waited for its turn must not begin with others.
+            if host.repo.dirty_files(&state)? != *files {
+                let what = "the uncommitted changes of the checkout are others than when the run was accepted";
+                return Err(EngineError::failed(Code::WorktreeDirty, what));
             }
-            workspace.snapshot(base, &format!("{run}: uncommitted changes of the checkout"))?.commit
+            if kind == WorkspaceKind::Isolated {
+                workspace.overlay_dirty(host.repo, &state)?;
+            }
+            with_changes()?.commit
         }
-        Dirty::Clean | Dirty::Ignored { .. } => base.to_owned(),
+        // In place they stay where they are: they are not the run's, and a rebuilt workspace has them again.
+        (Dirty::Ignored { .. }, WorkspaceKind::InPlace) => with_changes()?.commit,
+        (Dirty::Clean | Dirty::Ignored { .. }, _) => base.to_owned(),
     };
     host.repo.pin(run.as_str(), START_PIN, &start)?;
     held.stage(Change::Snapshot { commit: start.clone(), step: None })?;

@@ -128,7 +128,7 @@ impl GitError {
         match self {
             Self::Unsupported { way_out, .. } => Some(way_out),
             Self::Bare { .. } => Some("run it in a clone with working files, or in a linked worktree"),
-            Self::NoCommit => Some("make a first commit"),
+            Self::NoCommit => Some("make a first commit; `agentrun init --commit` makes one of its own files alone"),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use super::error::OpsError;
 use crate::domain::failure::Code;
 use crate::domain::ids::RunId;
 use crate::domain::lease::{Holding, Liveness, holding as read_lease};
-use crate::domain::quantity::Millis;
+use crate::domain::quantity::{BootMs, Millis, UtcMs};
 use crate::domain::record::RunRecord;
 use crate::domain::run::RunStatus;
 use crate::engine::host::{Inbox, Message, now};
@@ -23,7 +23,62 @@ pub fn holding(run: &RunRecord) -> Holding {
     read_lease(run.lease.as_ref(), liveness, &now())
 }
 
-/// Follows a run until it rests or its holder is gone. A signal ends the watching, never the run.
+/// Whether the holder of a run is gone. One of another boot or machine cannot be seen: it is gone when its heartbeat has
+/// stood still for a whole lease by this machine's own clock (faults rule 5).
+struct Absence {
+    ttl: Millis,
+    beat: Option<UtcMs>,
+    since: BootMs,
+}
+
+impl Absence {
+    fn of(store: &Store, run: &RunRecord) -> Result<Self, OpsError> {
+        let ttl = store.view(&run.id)?.inputs.policy.leases.ttl;
+        Ok(Self { ttl, beat: run.heartbeat_at, since: now().boot })
+    }
+
+    fn is_proved(&mut self, run: &RunRecord) -> bool {
+        match holding(run) {
+            Holding::Abandoned | Holding::Free => true,
+            Holding::Held | Holding::Stuck => false,
+            Holding::Foreign if run.heartbeat_at == self.beat => {
+                now().boot.0.saturating_sub(self.since.0) >= self.ttl.0
+            }
+            Holding::Foreign => {
+                (self.beat, self.since) = (run.heartbeat_at, now().boot);
+                false
+            }
+        }
+    }
+}
+
+/// Whether the holder of a run on another boot or machine is gone. It takes a whole lease to know.
+pub fn holder_is_gone(
+    store: &Store,
+    run: &RunRecord,
+    inbox: &Inbox,
+    observer: &mut dyn Observer,
+) -> Result<bool, OpsError> {
+    let mut absence = Absence::of(store, run)?;
+    let why = "whether its process on another machine or boot still lives";
+    observer.notice(&Notice::Waiting { until: now().utc.plus(absence.ttl), why });
+    loop {
+        let present = store.find_run(&run.id)?.ok_or_else(|| gone(&run.id))?;
+        if present.heartbeat_at != run.heartbeat_at || present.fence != run.fence {
+            return Ok(false);
+        }
+        if absence.is_proved(&present) {
+            return Ok(true);
+        }
+        if let Ok(Message::Signal(signal)) = inbox.receiver.recv_timeout(LOOK) {
+            let message = format!("{} received: run {} is as it was", signal.kind.name(), run.id);
+            return Err(OpsError::about(&run.id, Code::Interrupted, message));
+        }
+    }
+}
+
+/// Follows a run until it rests or its holder is gone; one that waits for its next attempt goes on. A signal ends the
+/// watching, never the run.
 pub fn until_rest(
     store: &Store,
     run: &RunId,
@@ -31,6 +86,7 @@ pub fn until_rest(
     observer: &mut dyn Observer,
 ) -> Result<RunRecord, OpsError> {
     let mut told = std::collections::BTreeMap::new();
+    let mut absence = Absence::of(store, &store.find_run(run)?.ok_or_else(|| gone(run))?)?;
     let mut seen = None;
     loop {
         let version = store.data_version()?;
@@ -38,7 +94,7 @@ pub fn until_rest(
             seen = Some(version);
             let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
             tell(store, run, observer, &mut told)?;
-            if !matches!(record.status, RunStatus::Running | RunStatus::Pending) {
+            if !matches!(record.status, RunStatus::Running | RunStatus::Pending | RunStatus::Retrying) {
                 return Ok(record);
             }
         }
@@ -50,7 +106,7 @@ pub fn until_rest(
             Err(RecvTimeoutError::Disconnected) | Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
-                if record.status == RunStatus::Running && holding(&record) == Holding::Abandoned {
+                if record.status != RunStatus::Pending && absence.is_proved(&record) {
                     return Ok(record);
                 }
             }

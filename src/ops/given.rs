@@ -7,6 +7,7 @@ use super::place::Place;
 use crate::config::{
     self, ConfigError, DiskSource, LoadedPolicy, Overrides, Source, TaskContext, env_vars, load_policy, load_prompt,
 };
+use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::task::{Prompt, PromptRef, StepBody, TaskSpec};
 use crate::domain::template::PromptValues;
@@ -40,14 +41,30 @@ pub struct Choices {
     pub policy_ref: Option<String>,
 }
 
-/// Reads the policy: from the checkout, or from the commit that `--policy-ref` names.
+/// The commit of the branch that a pull request is for: what it changes in the policy must not hold for itself.
+fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
+    let names = [env_vars::GITHUB_BASE_REF, env_vars::CI_MERGE_REQUEST_TARGET_BRANCH_NAME];
+    let Some(base) = names.iter().find_map(|name| place.var(name)) else { return Ok(None) };
+    let found = [format!("refs/remotes/origin/{base}"), format!("refs/heads/{base}")];
+    if let Some(commit) = found.iter().find_map(|name| place.repo.resolve(name).ok()) {
+        return Ok(Some(commit));
+    }
+    let message = format!(
+        "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name another \
+         with --policy-ref"
+    );
+    Err(OpsError::failed(Code::ConfigInvalid, message))
+}
+
+/// Reads the policy: from the commit that is named, on a pull request from its base branch, else from the checkout.
 pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<LoadedPolicy, OpsError> {
     let named = policy_ref.map(ToOwned::to_owned).or_else(|| place.var(env_vars::AGENTRUN_POLICY_REF));
-    match named {
-        Some(rev) => {
-            let commit = place.repo.resolve(&rev)?;
-            Ok(load_policy(&CommitSource { repo: &place.repo, commit })?)
-        }
+    let commit = match named {
+        Some(rev) => Some(place.repo.resolve(&rev)?),
+        None => base_branch(place)?,
+    };
+    match commit {
+        Some(commit) => Ok(load_policy(&CommitSource { repo: &place.repo, commit })?),
         None => Ok(load_policy(&DiskSource::new(place.repo.root()))?),
     }
 }

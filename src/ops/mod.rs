@@ -6,6 +6,7 @@ pub mod artifact;
 pub mod audit;
 pub mod calling;
 pub mod cancel;
+pub mod carry;
 pub mod compare;
 pub mod detach;
 pub mod doctor;

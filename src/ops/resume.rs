@@ -1,24 +1,27 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
+use super::carry::{Acting, Answer, at_rest, carry_out};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given, policy};
 use super::place::Place;
-use super::start::{Acting, Answer, at_rest, carry_out};
 use crate::artifacts::manifest_file;
-use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::budget::{Budget, LimitKind, Scope};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Exit};
 use crate::domain::ids::{RunId, StepKey, TaskId};
 use crate::domain::lease::Holding;
+use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunInputs, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::domain::task::WorkspaceKind;
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
-use crate::engine::run::{self as engine_run, LeftWork};
+use crate::engine::recover::LeftWork;
+use crate::engine::run as engine_run;
 use crate::engine::validate;
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
@@ -103,7 +106,7 @@ fn present_files(place: &Place, view: &RunView) -> Option<Given> {
 /// Resumes.
 pub fn resume(
     place: &Place,
-    acting: Acting<'_>,
+    mut acting: Acting<'_>,
     run: &RunId,
     options: &ResumeOptions,
     tell: &mut dyn FnMut(&Outlook),
@@ -113,8 +116,8 @@ pub fn resume(
         return Err(OpsError::failed(Code::NestedRun, message));
     }
     let outlook = outlook(place, &acting, run, options)?;
-    let record = outlook.view.run.clone();
-    if let Some(answer) = nothing_to_do(place, &acting, &record)? {
+    let mut record = outlook.view.run.clone();
+    if let Some(answer) = nothing_to_do(place, &mut acting, &record)? {
         return Ok(answer);
     }
     tell(&outlook);
@@ -125,11 +128,10 @@ pub fn resume(
     refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
-    // The record that was judged, not a newer one: whoever claimed the run since then has it, and this claim is refused.
-    let record = match record.status {
-        RunStatus::DeadLetter => requeue(&mut store, &acting, &record, options)?,
-        _ => record,
-    };
+    if record.status == RunStatus::DeadLetter {
+        record = requeue(&mut store, &acting, &record, options)?;
+    }
+    // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
@@ -150,7 +152,7 @@ pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result
 }
 
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
@@ -159,8 +161,11 @@ fn nothing_to_do(place: &Place, acting: &Acting<'_>, record: &RunRecord) -> Resu
             Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
         }
         RunStatus::Running => match follow::holding(record) {
-            Holding::Held | Holding::Foreign => Err(OpsError::about(run, Code::Busy, held_message(record))),
-            Holding::Free | Holding::Stuck | Holding::Abandoned => Ok(None),
+            Holding::Held => Err(OpsError::about(run, Code::Busy, held_message(record))),
+            Holding::Foreign if !follow::holder_is_gone(&place.store()?, record, acting.inbox, acting.observer)? => {
+                Err(OpsError::about(run, Code::Busy, format!("run {run} is being worked on by another machine")))
+            }
+            Holding::Free | Holding::Stuck | Holding::Abandoned | Holding::Foreign => Ok(None),
         },
         RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
             let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
@@ -215,9 +220,15 @@ fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsErro
     }
 }
 
-/// The task waits for a person to say what becomes of a failed attempt's changes (`keep_changes: review`).
+/// A person must say what becomes of a failed attempt's changes (`keep_changes: review`), or what was done about whatever
+/// stopped the run: tampering is not made good by going on.
 fn refuse_undecided(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
     let run = &outlook.view.run;
+    if run.status == RunStatus::Blocked && options.reason.is_none() {
+        let why = run.message.as_deref().unwrap_or("something is in its way");
+        let message = format!("run {} was stopped: {why}; say with --reason what was done about it", run.id);
+        return Err(OpsError::about(&run.id, run.code.unwrap_or(Code::ReviewRequired), message));
+    }
     if run.status != RunStatus::ReviewRequired || options.keep || options.rebuild {
         return Ok(());
     }
@@ -258,10 +269,17 @@ fn adjustments(
             serde_json::json!({ "code": difference.code, "old": difference.old, "new": difference.new }),
         ));
     }
+    if let (RunStatus::Blocked, Some(code)) = (outlook.view.run.status, outlook.view.run.code) {
+        let reason = format!("{code}: {}", options.reason.as_deref().unwrap_or_default());
+        changes.push(note(EventKind::DifferenceAccepted, reason, serde_json::json!({ "code": code })));
+    }
     let mut inputs = outlook.view.inputs.clone();
     let before = (inputs.policy.budgets, inputs.spec.budget);
     if let Some(given) = present_files(place, &outlook.view) {
-        take_over_limits(&mut inputs, &given);
+        // In place the agent works where the files lie: what it wrote into them must not set its limits.
+        if inputs.spec.workspace == WorkspaceKind::Isolated {
+            take_over_limits(&mut inputs, &given);
+        }
         if options.accept.contains(&DifferenceCode::TaskSpecChanged) {
             take_over_spec(&mut inputs, &given, &outlook.view);
         }
@@ -284,12 +302,18 @@ fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
     Change::Note { kind, step: None, reason, body }
 }
 
-/// A changed limit alone is valid: it holds from here on (R-S5).
+/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised.
 fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
     inputs.policy.budgets = given.policy.budgets;
     inputs.policy.timeouts = given.policy.timeouts;
     inputs.policy.retry = given.policy.retry.clone();
     inputs.spec.budget = given.spec.budget;
+    let Budget { attempt, task } = inputs.raised;
+    for (limits, raised) in [(&mut inputs.spec.budget.attempt, attempt), (&mut inputs.spec.budget.task, task)] {
+        for kind in LimitKind::ALL {
+            limits.set(*kind, raised.of(*kind).or(limits.of(*kind)));
+        }
+    }
 }
 
 /// The new task for the steps that are not done yet; the ones that are done stay as they were.
@@ -338,11 +362,13 @@ fn raise(
             );
             return Err(OpsError::failed(Code::PolicyDenied, message));
         }
-        let limits = match scope {
-            Scope::Attempt => &mut inputs.spec.budget.attempt,
-            Scope::Task => &mut inputs.spec.budget.task,
-        };
-        limits.set(*kind, Some(*value));
+        for budget in [&mut inputs.spec.budget, &mut inputs.raised] {
+            let limits = match scope {
+                Scope::Attempt => &mut budget.attempt,
+                Scope::Task => &mut budget.task,
+            };
+            limits.set(*kind, Some(*value));
+        }
     }
     Ok(())
 }
@@ -360,6 +386,7 @@ fn one_more_round(inputs: &mut RunInputs) {
 /// Every run whose holder is gone: for `resume --stale`.
 pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
     let candidates = store.stale_candidates()?;
-    let lost = |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck);
+    let lost =
+        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
     Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
 }

@@ -1,5 +1,6 @@
 //! The main job: fingerprint, then reuse, attach, go on, or a new run carried out to its end.
 
+use super::carry::{Acting, Answer, at_rest, carry_out};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given};
@@ -13,17 +14,15 @@ use crate::domain::ids::{RunId, SupportCode};
 use crate::domain::machine::Word as _;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
-use crate::domain::record::{RunRecord, RunView};
+use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, Phase, RunStatus};
 use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
 use crate::engine::error::EngineError;
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
-use crate::engine::host::{Host, Inbox, Who, now};
-use crate::engine::observer::Observer;
-use crate::engine::{heartbeat, rest, run as engine_run};
-use crate::process::Supervisor;
-use crate::process::signals::StopKind;
+use crate::engine::host::{Who, now};
+use crate::engine::recover::LeftWork;
+use crate::engine::{heartbeat, run as engine_run};
 use crate::report::run_json::Via;
 use crate::store::{Holder, NewRun, Note, StartKey, Started, Store, StoreError};
 
@@ -44,31 +43,6 @@ pub struct StartOptions {
     pub idempotency_key: Option<String>,
     /// Only accept the run; somebody else carries it out.
     pub accept_only: bool,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Answer {
-    /// The run as it stands.
-    pub view: RunView,
-    /// How the answer came about.
-    pub via: Via,
-    /// What the command ends with.
-    pub exit: Exit,
-    /// A remark for people: why nothing ran.
-    pub remark: Option<String>,
-}
-
-/// What commands that act need beside the place.
-pub struct Acting<'a> {
-    /// Who and by which command.
-    pub who: Who,
-    /// Messages to the engine.
-    pub inbox: &'a Inbox,
-    /// Who is told.
-    pub observer: &'a mut dyn Observer,
-    /// agentrun's own program.
-    pub own_program: &'a std::path::Path,
 }
 
 /// What a start would do, without doing it.
@@ -113,18 +87,27 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     }
     let new = new_run(place, &home, &facts, options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
-        Err(StoreError::GroupBusy { run, .. }) if joins(&facts.inputs.spec) => return join(place, acting, store, &run),
+        Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
+            note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group has joined it")?;
+            return follow_to_the_end(place, acting, store, &run);
+        }
         other => other?,
     };
     match started {
         Started::New(hold) => {
-            let left_work = engine_run::LeftWork::ByCase;
+            let left_work = LeftWork::ByCase;
             let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
             carry_out(place, &home, acting, claimed, Via::New)
         }
         Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),
         Started::Existing(run) => existing_run(place, &home, acting, store, &run, options),
     }
+}
+
+/// Whether the end of the run that holds the group is this one's end, too (R-W6).
+fn joins(facts: &Facts, options: &StartOptions) -> bool {
+    let group = facts.inputs.spec.concurrency.as_ref();
+    group.is_some_and(|group| group.when_busy == WhenBusy::Join) && options.wishes.follow == Follow::ToTheEnd
 }
 
 /// A task that has used a limit up gets no further run: its ledger begins anew by success alone (R-R4).
@@ -135,10 +118,6 @@ fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
         None => Ok(()),
         Some(breach) => Err(OpsError::failed(Code::BudgetExceeded, format!("{breach}, over all runs of the task"))),
     }
-}
-
-fn joins(spec: &TaskSpec) -> bool {
-    spec.concurrency.as_ref().is_some_and(|c| c.when_busy == WhenBusy::Join)
 }
 
 /// F39: a run inside a run could dead-lock on itself and escape its budget.
@@ -204,63 +183,10 @@ fn support_code() -> SupportCode {
     SupportCode::from_bits(uuid::Uuid::now_v7().as_u64_pair().1)
 }
 
-/// Carries out a claimed run and answers with it.
-pub fn carry_out(
-    place: &Place,
-    home: &Home,
-    acting: Acting<'_>,
-    claimed: engine_run::Claimed,
-    via: Via,
-) -> Result<Answer, OpsError> {
-    let run = claimed.hold.run.clone();
-    let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who,
-    };
-    let rested = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
-    let view = rested.store.view(&run)?;
-    let exit = match rested.stopped_by {
-        Some(StopKind::Interrupt) => Exit::Interrupted,
-        Some(StopKind::Terminate) => Exit::Terminated,
-        Some(StopKind::Hangup) => Exit::Hangup,
-        None => exit_of(&view.run),
-    };
-    Ok(Answer { exit, view, via, remark: None })
-}
-
-/// A run at rest as it is answered with. Where its holder died before its last words, they are written now.
-pub fn at_rest(
-    place: &Place,
-    home: &Home,
-    acting: &Acting<'_>,
-    store: Store,
-    run: &RunId,
-) -> Result<RunView, OpsError> {
-    let view = store.view(run)?;
-    if matches!(view.run.status, RunStatus::Running | RunStatus::Pending) || rest::is_told(&view) {
-        return Ok(view);
-    }
-    let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who.clone(),
-    };
-    Ok(rest::catch_up(&host, store, &view)?.view(run)?)
-}
-
 /// A run that waits for its concurrency group: its turn comes when the run before it rests.
 fn queued(
     place: &Place,
-    acting: Acting<'_>,
+    mut acting: Acting<'_>,
     store: Store,
     (run, behind): (&RunId, Option<RunId>),
     options: &StartOptions,
@@ -277,13 +203,7 @@ fn queued(
             let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
             return Err(OpsError::about(run, Code::GroupBusy, message));
         }
-        let turn = Acting {
-            who: acting.who.clone(),
-            inbox: acting.inbox,
-            observer: &mut *acting.observer,
-            own_program: acting.own_program,
-        };
-        match super::resume::go_on(place, turn, run, Via::New) {
+        match super::resume::go_on(place, acting.again(), run, Via::New) {
             // Another one that waited was faster.
             Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
             other => return other,
@@ -291,12 +211,20 @@ fn queued(
     }
 }
 
-/// `when_busy: join`: the run that holds the group is followed as if it were one's own.
-fn join(place: &Place, acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
-    note(&mut store, &acting.who, run, EventKind::RunAttached, "a run of the same group has joined it")?;
-    follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-    let view = at_rest(place, &place.home()?, &acting, store, run)?;
-    Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+/// Follows a run to its end, and goes on with it where its holder dies meanwhile. Of several followers one does.
+fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
+    loop {
+        let record = follow::until_rest(&store, run, acting.inbox, acting.observer)?;
+        if record.status != RunStatus::Running {
+            let view = at_rest(place, &place.home()?, &acting, store, run)?;
+            return Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None });
+        }
+        drop(store);
+        match super::resume::go_on(place, acting.again(), run, Via::Attached) {
+            Err(error) if error.code() == Code::Busy => store = place.store()?,
+            done => return done,
+        }
+    }
 }
 
 /// The fingerprint has a run: contract §14.
@@ -327,9 +255,7 @@ fn existing_run(
         }
         Existing::Attach => {
             note(&mut store, &acting.who, run, EventKind::RunAttached, "an equal run is under way and was followed")?;
-            follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-            let view = store.view(run)?;
-            Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None })
+            follow_to_the_end(place, acting, store, run)
         }
         Existing::TellBusy => {
             note(&mut store, &acting.who, run, EventKind::StartRefused, "an equal run is in progress")?;

@@ -9,6 +9,7 @@ use super::record_json::{LimitLine, limit_lines};
 use super::story::{ArtifactLine, AttemptLine, Excerpt, Fact, StepLine, Story, UsageLine};
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::event::{Event, EventKind};
+use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
 use crate::domain::quantity::UtcMs;
 use crate::domain::record::{ArtifactRecord, AttemptRecord, Dirty, ExecutionRecord, RunView, StepRecord};
@@ -99,9 +100,16 @@ fn attempts(view: &RunView) -> Vec<AttemptLine> {
         state: a.code.map_or_else(|| a.state.to_string(), |code| format!("{} ({code})", a.state)),
         started: for_people(a.started_at, &TimeZone::UTC),
         duration: duration(Some(a.started_at), a.finished_at),
-        executions: view.executions.iter().filter(|e| e.attempt == a.number).map(execution).collect(),
+        executions: of_processes(view).filter(|e| e.attempt == a.number).map(execution).collect(),
     };
     view.attempts.iter().map(attempt).collect()
+}
+
+/// Steps that have a process: a context or report step is done at once, there is nothing to tell of its end.
+fn of_processes(view: &RunView) -> impl Iterator<Item = &ExecutionRecord> {
+    let kind = |key: &StepKey| view.steps.iter().find(|s| s.key == *key).map(|s| s.kind);
+    let has_process = move |e: &&ExecutionRecord| !matches!(kind(&e.step), Some(StepKind::Context | StepKind::Report));
+    view.executions.iter().filter(has_process)
 }
 
 fn execution(execution: &ExecutionRecord) -> String {

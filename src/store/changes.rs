@@ -80,9 +80,14 @@ fn run(w: &mut Writer<'_>, held: &mut Held<'_>, by: &RunMove<'_>) -> Result<()> 
 /// Moves a run out of the state it was found in; whoever held it holds it no more. Answers the body of the event.
 pub(super) fn move_run(w: &Writer<'_>, seq: i64, from: RunStatus, by: &RunMove<'_>) -> Result<Value> {
     let to = RUN.next(from, by.event)?;
+    // Who waits for a retry holds on: that somebody does is seen by the lease. A parked run's ends with its process.
+    let lease = match by.event {
+        RunEvent::Retry => "",
+        _ => ", lease_pid = NULL, lease_start_ticks = NULL, lease_boot_id = NULL, lease_until = NULL",
+    };
     let sql = format!(
-        "UPDATE run SET status = ?2, code = ?3, message = ?4, retry_at = ?5, finished_at = ?6, lease_pid = NULL, \
-         lease_start_ticks = NULL, lease_boot_id = NULL, lease_until = NULL WHERE seq = ?1 AND status IN ({})",
+        "UPDATE run SET status = ?2, code = ?3, message = ?4, retry_at = ?5, finished_at = ?6{lease} \
+         WHERE seq = ?1 AND status IN ({})",
         in_list(RUN.sources(by.event))
     );
     let code = by.failure.map(|failure| failure.code);

@@ -68,7 +68,7 @@ impl Store {
     pub fn heartbeat(&mut self, hold: &Hold, lease_until: BootMs, ctx: &Context) -> Result<Beat> {
         self.write(ctx, |w| {
             let sql = "UPDATE run SET heartbeat_at = ?4, lease_until = max(lease_until, ?5) \
-                       WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND status = 'RUNNING'";
+                       WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND status IN ('RUNNING', 'RETRYING')";
             let until = rows::int(lease_until.0);
             let params = (TENANT, hold.run.as_str(), rows::int(hold.fence), w.now(), until);
             let touched = w.run(sql, params)?;

@@ -1,8 +1,8 @@
 //! The answer of a command that led to a run: its JSON, or a block of words.
 
 use crate::cli::session::Session;
+use crate::ops::carry::Answer;
 use crate::ops::show::Shown;
-use crate::ops::start::Answer;
 use crate::report::run_json::{Extras, run_json};
 use crate::report::text::end_block;
 

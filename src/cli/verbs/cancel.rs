@@ -7,7 +7,7 @@ use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::ops::calling::{Hangup, Inbox};
 use crate::ops::cancel;
-use crate::ops::start::Acting;
+use crate::ops::carry::Acting;
 
 /// Runs it.
 pub fn run(session: &mut Session, args: &CancelArgs) -> Result<Exit, CliError> {

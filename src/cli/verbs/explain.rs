@@ -11,7 +11,10 @@ use crate::report::machine_json::explain_json;
 /// Runs it.
 pub fn run(session: &mut Session, args: &ExplainArgs) -> Result<Exit, CliError> {
     let Some(text) = &args.code else { return Ok(all(session)) };
-    let code = Code::find(text).ok_or_else(|| CliError::new(Code::NotFound, format!("there is no code `{text}`")))?;
+    let unknown = || {
+        CliError::new(Code::NotFound, format!("there is no code `{text}`")).hinting("see all of them: agentrun explain")
+    };
+    let code = Code::find(text).ok_or_else(unknown)?;
     let hint = hint(code).replace("{run}", "RUN");
     if session.json {
         session.say.json(&explain_json(code, Some(&hint)));

@@ -11,10 +11,10 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict};
 use crate::domain::quantity::{Millis, parse_count, parse_micros};
 use crate::ops::calling::{Hangup, Inbox};
+use crate::ops::carry::Acting;
 use crate::ops::find;
 use crate::ops::place::Place;
 use crate::ops::resume::{self, Outlook, ResumeOptions};
-use crate::ops::start::Acting;
 use crate::report::record_json::{ResumeDifference, ResumeDocument, resume_json};
 use crate::report::text::resume_text;
 
@@ -39,7 +39,13 @@ fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOption
     let mut progress = session.progress();
     let say = &mut session.say;
     let acting = Acting { who: session.who.clone(), inbox: &inbox, observer: &mut progress, own_program: &own_program };
-    let answer = resume::resume(place, acting, run, options, &mut |outlook| say.chat(&text_of(outlook)));
+    // Where nothing differs there is nothing to explain.
+    let mut explain = |outlook: &Outlook| {
+        if !outlook.differences.is_empty() {
+            say.chat(&text_of(outlook));
+        }
+    };
+    let answer = resume::resume(place, acting, run, options, &mut explain);
     progress.finish();
     finish(session, place, &answer?, None)
 }

@@ -7,7 +7,8 @@ use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes};
 use crate::ops::calling::{Hangup, Inbox};
-use crate::ops::start::{self, Acting, Answer, Plan, StartOptions};
+use crate::ops::carry::{Acting, Answer};
+use crate::ops::start::{self, Plan, StartOptions};
 use crate::ops::{detach, on_end, show};
 use crate::report::command_json::plan_json;
 

@@ -13,6 +13,8 @@ pub struct Tried {
     pub limit: Option<u64>,
     /// Time already spent waiting between attempts of this run.
     pub waited: Millis,
+    /// Time that the run has left by its own clock.
+    pub left: Millis,
     /// A number that differs from run to run and attempt to attempt: spreads the waits (F67).
     pub seed: u64,
 }
@@ -42,7 +44,8 @@ pub fn then(failure: &Failure, rules: &RetryRules, tried: &Tried) -> Then {
     if wait > rules.max {
         return Then::Park(wait);
     }
-    if tried.waited.0.saturating_add(wait.0) > rules.total.0 {
+    // An attempt for which no time is left would pay for an agent only to stop it.
+    if wait >= tried.left || tried.waited.0.saturating_add(wait.0) > rules.total.0 {
         return Then::Bury;
     }
     Then::Retry(wait)
@@ -79,7 +82,7 @@ mod tests {
     use crate::domain::machine::Word as _;
 
     fn tried(failed: u64) -> Tried {
-        Tried { failed, limit: Some(3), waited: Millis(0), seed: failed }
+        Tried { failed, limit: Some(3), waited: Millis(0), left: Millis::mins(120), seed: failed }
     }
 
     #[test]
@@ -98,6 +101,8 @@ mod tests {
         assert_eq!(then(&failure, &rules, &tried(3)), Then::Bury);
         let waited = Tried { waited: Millis::mins(15), ..tried(1) };
         assert_eq!(then(&failure, &rules, &waited), Then::Bury);
+        let over = Tried { left: Millis(0), ..tried(1) };
+        assert_eq!(then(&failure, &rules, &over), Then::Bury, "the run's own time is over");
     }
 
     #[test]

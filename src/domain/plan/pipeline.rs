@@ -37,15 +37,34 @@ pub fn due(spec: &TaskSpec, steps: &[StepRecord], attempt: u32, evaluate: Evalua
     moves
 }
 
-/// Steps that must be done again when `failed` sends its agent back: the agent, and every finished check or command that
-/// comes after it and on which `failed` rests, for a check of the old work proves nothing about the new.
-pub fn sent_back(spec: &TaskSpec, steps: &[StepRecord], agent: &StepKey, failed: &StepKey) -> Vec<StepKey> {
-    let position = |key: &StepKey| spec.steps.iter().position(|s| s.key == *key).unwrap_or(usize::MAX);
-    let (from, to) = (position(agent), position(failed));
+/// Steps that must be done again when an agent is sent back: the agent, and every finished check or command that rests on
+/// it, for a check of the old work proves nothing about the new.
+pub fn sent_back(spec: &TaskSpec, steps: &[StepRecord], agent: &StepKey) -> Vec<StepKey> {
     let done = |key: &StepKey| steps.iter().any(|s| s.key == *key && s.state == StepState::Succeeded);
-    let repeatable = |s: &&StepSpec| matches!(s.kind(), StepKind::Qa | StepKind::Command) || s.key == *agent;
-    let range = spec.steps.iter().enumerate().filter(|(i, _)| (from..to).contains(i)).map(|(_, s)| s);
-    range.filter(repeatable).map(|s| s.key.clone()).filter(done).collect()
+    let repeatable = |s: &StepSpec| matches!(s.kind(), StepKind::Qa | StepKind::Command);
+    let again = |s: &&StepSpec| s.key == *agent || (repeatable(s) && rests_on(spec, &s.key, agent));
+    spec.steps.iter().filter(again).map(|s| s.key.clone()).filter(done).collect()
+}
+
+/// Whether a step needs another one, by however many steps in between.
+pub fn rests_on(spec: &TaskSpec, step: &StepKey, on: &StepKey) -> bool {
+    let needs = spec.step(step).map(|s| s.needs.as_slice()).unwrap_or_default();
+    needs.iter().any(|need| need == on || rests_on(spec, need, on))
+}
+
+/// The check whose failure an agent is yet to answer: it was sent back, and the check was not carried out again since.
+pub fn unanswered<'s>(spec: &TaskSpec, steps: &'s [StepRecord], agent: &StepKey) -> Option<&'s StepRecord> {
+    let asks = |key: &StepKey| match spec.step(key).map(|s| &s.body) {
+        Some(StepBody::Qa { on_fail: Some(back), .. }) => back.send_back_to == *agent,
+        _ => false,
+    };
+    steps.iter().find(|s| s.state == StepState::Failed && s.sent_back && asks(&s.key))
+}
+
+/// Whether this attempt fails whatever becomes of the step `but`: another one failed for good.
+pub fn fails_anyway(steps: &[StepRecord], attempt: u32, but: &StepKey) -> bool {
+    let for_good = |s: &&StepRecord| s.state == StepState::Failed && s.attempt == attempt && !s.sent_back;
+    steps.iter().filter(for_good).any(|s| s.key != *but)
 }
 
 /// The first failed step of this attempt, in the order of the task: what the run failed of.

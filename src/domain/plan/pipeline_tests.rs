@@ -121,7 +121,7 @@ impl World {
         if fails && record.rounds < back.rounds {
             record.rounds += 1;
             record.sent_back = true;
-            for step in sent_back(&self.spec, &self.steps.clone(), &back.send_back_to, name) {
+            for step in sent_back(&self.spec, &self.steps.clone(), &back.send_back_to) {
                 self.apply(&step, StepEvent::SendBack);
             }
         }

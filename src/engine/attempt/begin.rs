@@ -93,6 +93,10 @@ impl Attempt<'_> {
         };
         let identity = if execution.nth == 1 { agent::identify(&request)? } else { None };
         let (spec, at_work) = agent::start(&request)?;
+        if at_work.unseen > 0 {
+            let what = format!("invisible_chars={}: the prompt has text that nobody sees", at_work.unseen);
+            self.warn(&step.key, &what)?;
+        }
         if let Some(identity) = identity {
             self.held.note(EventKind::AgentIdentified, Some(&step.key), &identity)?;
         }

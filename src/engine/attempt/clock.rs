@@ -98,7 +98,7 @@ impl Attempt<'_> {
     }
 
     /// Stops one child. The first cause counts; a later, harder stop only hurries.
-    fn stop_one(&mut self, i: usize, cause: ProcessEnd, haste: Haste) {
+    pub(super) fn stop_one(&mut self, i: usize, cause: ProcessEnd, haste: Haste) {
         let active = &mut self.active[i];
         if active.cause.is_none() || haste == Haste::Now {
             self.host.supervisor.stop(active.child, haste);

@@ -1,14 +1,10 @@
 //! Settles what a child leaves when it has ended: its verdict, its artifacts, its checkpoint, and where the run goes on.
 
-use std::collections::BTreeMap;
-
 use super::{Active, ActiveAgent, Attempt};
 use crate::agents::{AgentEnd, SessionFate};
-use crate::artifacts::collect::{Collection, collect};
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
-use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline;
@@ -20,9 +16,10 @@ use crate::domain::task::{StepBody, StepKind, StepSpec};
 use crate::engine::closing;
 use crate::engine::error::EngineError;
 use crate::engine::host::now;
+use crate::engine::kept::keep_artifacts;
 use crate::engine::steps::agent::Call;
 use crate::engine::steps::command;
-use crate::process::{Ending, StartProblem, Status};
+use crate::process::{Ending, Haste, StartProblem, Status};
 
 /// An execution that has ended.
 struct Ended<'a> {
@@ -92,20 +89,31 @@ impl Attempt<'_> {
     /// Sends the agent back with the failing output, if rounds are left (R-R2).
     fn send_back(&mut self, ended: &Ended<'_>) -> Result<(), EngineError> {
         let StepBody::Qa { on_fail: Some(back), .. } = &ended.step.body else { return Ok(()) };
-        let rounds = self.held.step(&ended.step.key).map_or(0, |s| s.rounds);
-        let agent_is_done = self.held.step(&back.send_back_to).is_some_and(|s| s.state == StepState::Succeeded);
-        if rounds >= back.rounds || !agent_is_done || self.stopping.is_some() {
+        let (key, agent) = (&ended.step.key, &back.send_back_to);
+        let rounds = self.held.step(key).map_or(0, |s| s.rounds);
+        let agent_is_done = self.held.step(agent).is_some_and(|s| s.state == StepState::Succeeded);
+        let is_lost = pipeline::fails_anyway(&self.held.steps, self.held.hold.attempt, key);
+        if rounds >= back.rounds || !agent_is_done || is_lost || self.stopping.is_some() {
             return Ok(());
         }
-        let key = &ended.step.key;
-        for again in pipeline::sent_back(&self.held.inputs.spec, &self.held.steps, &back.send_back_to, key) {
+        for again in pipeline::sent_back(&self.held.inputs.spec, &self.held.steps, agent) {
             let because_of = Some(key.clone());
             self.held.stage(Change::Step { step: again, event: StepEvent::SendBack, failure: None, because_of })?;
         }
-        let session = self.last_session(&back.send_back_to)?;
+        self.stop_what_rests_on(agent);
+        let session = self.last_session(agent)?;
         let call = Call::SentBack { check: key.clone(), output: output_tail(ended.ending) };
-        self.calls.insert(back.send_back_to.clone(), (call, session));
+        self.calls.insert(agent.clone(), (call, session));
         Ok(())
+    }
+
+    /// What still works on the agent's old work is cut: its answer would come too late and prove nothing.
+    fn stop_what_rests_on(&mut self, agent: &StepKey) {
+        for i in 0..self.active.len() {
+            if pipeline::rests_on(&self.held.inputs.spec, &self.active[i].step.key, agent) {
+                self.stop_one(i, ProcessEnd::Interrupted, Haste::Polite);
+            }
+        }
     }
 
     /// The conversation of the newest execution of a step, where the agent can go on in one.
@@ -133,13 +141,10 @@ impl Attempt<'_> {
         if session == SessionFate::Lost {
             return self.begin_anew(ended, agent.call);
         }
-        let failure = failure.map(|f| start_failure(f, &ended.ending.status));
-        let failure = match failure {
-            None => {
-                self.copy.check_guard(self.host, self.held, &step.key)?.map(|what| Failure::new(Code::GitTamper, what))
-            }
-            some => some,
-        };
+        // Whatever else it did or failed to do: the next attempt takes the git folder as it finds it.
+        let tampered = self.copy.check_guard(self.host, self.held, &step.key)?;
+        let tampered = tampered.map(|what| Failure::new(Code::GitTamper, what));
+        let failure = tampered.or_else(|| failure.map(|f| start_failure(f, &ended.ending.status)));
         match failure {
             None => {
                 self.held.stage(execution(ended, result))?;
@@ -167,7 +172,7 @@ impl Attempt<'_> {
         commit: Option<String>,
         took: Millis,
     ) -> Result<(), EngineError> {
-        let artifacts = match self.keep_artifacts(step)? {
+        let artifacts = match keep_artifacts(self.host, self.held, step, self.copy.workspace.dir())? {
             Ok(artifacts) => artifacts,
             Err(failure) => {
                 self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
@@ -195,42 +200,6 @@ impl Attempt<'_> {
             closing::write_manifest(self.host, self.held)?;
         }
         Ok(())
-    }
-
-    /// Keeps what the step's `artifacts:` name; the failure is for a glob without a match.
-    fn keep_artifacts(
-        &mut self,
-        step: &StepSpec,
-    ) -> Result<Result<BTreeMap<String, Sha256Hash>, Failure>, EngineError> {
-        if step.artifacts.is_empty() {
-            return Ok(Ok(BTreeMap::new()));
-        }
-        let run = &self.held.hold.run;
-        let collected = collect(&Collection {
-            workspace: self.copy.workspace.dir(),
-            home: self.host.home,
-            run_dir: &self.host.home.run_dir(run)?,
-            step: &step.key,
-            attempt: self.held.hold.attempt,
-            wanted: &step.artifacts,
-            recorded: &self.held.store().view(run)?.artifacts,
-        });
-        let collected = match collected {
-            Ok(collected) => collected,
-            Err(error) => return Ok(Err(Failure::new(error.code(), error.to_string()))),
-        };
-        for skipped in &collected.skipped {
-            let remark = format!("{} was not kept: {}", skipped.path, skipped.reason);
-            self.held.note(EventKind::WarningRaised, Some(&step.key), &remark)?;
-        }
-        if let Some(failure) = collected.failure() {
-            return Ok(Err(failure));
-        }
-        let hashes = collected.kept.iter().map(|a| (a.path.clone(), a.sha256)).collect();
-        for artifact in collected.kept {
-            self.held.stage(Change::Artifact(artifact))?;
-        }
-        Ok(Ok(hashes))
     }
 
     fn all_checks_green(&self) -> bool {

@@ -244,10 +244,11 @@ impl<'a> Attempt<'a> {
 
     fn finish(mut self) -> Result<AttemptEnd, EngineError> {
         self.held.commit()?;
-        if let Some(cause) = self.stopping.take() {
+        let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
+        let is_tampered = failed.is_some_and(|s| s.code == Some(Code::GitTamper));
+        if let Some(cause) = self.stopping.take().filter(|_| !is_tampered) {
             return Ok(AttemptEnd::Stopped(cause));
         }
-        let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
         Ok(match failed {
             None => AttemptEnd::Done,
             Some(step) => AttemptEnd::Failed(self.held.failure_of(step)),

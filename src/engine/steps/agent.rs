@@ -16,7 +16,7 @@ use crate::domain::policy::AgentRules;
 use crate::domain::quantity::BootMs;
 use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
 use crate::domain::task::{AgentSpec, StepBody};
-use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, render_prompt};
+use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, invisible_chars, render_prompt};
 use crate::engine::error::EngineError;
 use crate::engine::host::Host;
 use crate::engine::meter;
@@ -74,6 +74,8 @@ pub struct AtWork {
     pub open_tools: BTreeSet<String>,
     /// When it said that it is done.
     pub result_at: Option<BootMs>,
+    /// How many characters of its prompt nobody sees (F95).
+    pub unseen: usize,
     /// True once its folder of side files is watched.
     pub watched: bool,
     price: Option<crate::domain::budget::Price>,
@@ -103,7 +105,8 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
     let run_dir = host.home.run_dir(&hold.run)?;
     let prompt_file = run_dir.step_file(execution.files(), StepFile::Prompt);
     make_private(&run_dir.attempt(execution.attempt))?;
-    atomic::write(&prompt_file, prompt(call)?.as_bytes(), IfExists::Replace)?;
+    let text = prompt(call)?;
+    atomic::write(&prompt_file, text.as_bytes(), IfExists::Replace)?;
 
     let mut vars = allowed(host.vars, Audience::Agent, &rules.env);
     let private_home = host.home.private_home(&agent.name)?;
@@ -147,7 +150,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
         dies_with_parent: true,
         capture: capture(&run_dir, execution, inputs, true, secrets),
     };
-    Ok((spec, AtWork::new(reader, rules.price)))
+    Ok((spec, AtWork { unseen: invisible_chars(&text), ..AtWork::new(reader, rules.price) }))
 }
 
 fn no_agent(step: &StepKey) -> EngineError {
@@ -191,7 +194,7 @@ fn values(call: &AgentCall<'_>) -> PromptValues {
 
 impl AtWork {
     fn new(reader: Box<dyn Reader>, price: Option<crate::domain::budget::Price>) -> Self {
-        Self { reader, open_tools: BTreeSet::new(), result_at: None, watched: false, price, session: None }
+        Self { reader, open_tools: BTreeSet::new(), result_at: None, unseen: 0, watched: false, price, session: None }
     }
 
     /// Takes note of events; answers what is to be counted and recorded.

@@ -2,10 +2,10 @@
 
 use crate::domain::change::Change;
 use crate::domain::record::{ArtifactRecord, ArtifactType};
-use crate::engine::closing::keep;
 use crate::engine::error::EngineError;
 use crate::engine::held::Held;
 use crate::engine::host::Host;
+use crate::engine::keep::keep;
 
 /// Writes `artifacts/context.json` and stages its record.
 pub fn carry_out(host: &Host<'_>, held: &mut Held, step: &crate::domain::ids::StepKey) -> Result<(), EngineError> {

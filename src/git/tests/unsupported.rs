@@ -27,7 +27,8 @@ fn a_bare_repository_is_refused_but_not_its_linked_worktree() {
 fn a_repository_without_a_commit_is_refused() {
     let world = World::empty();
     let error = world.repo().head().unwrap_err();
-    assert_eq!((error.code(), error.way_out()), (Code::RepositoryUnsupported, Some("make a first commit")));
+    assert_eq!(error.code(), Code::RepositoryUnsupported);
+    assert!(error.way_out().is_some_and(|way| way.starts_with("make a first commit")));
 }
 
 #[test]

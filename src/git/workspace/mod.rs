@@ -37,6 +37,8 @@ pub struct Workspace {
     /// The private index. A stat cache: losing it costs time, not work.
     index: PathBuf,
     kind: Kind,
+    /// False for a copy that is only looked at.
+    keeps_index: bool,
 }
 
 /// Whose files they are.
@@ -60,14 +62,28 @@ impl Workspace {
 
     /// Opens an isolated copy again. [`GitError::WorkspaceLost`] where it is gone or most of it is.
     pub fn open(repo: &Repo, dir: &Path) -> Result<Self> {
-        let workspace = Self::isolated(repo, dir)?;
-        let is_there = fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir());
         // The run's lease is ours, so a lock on the private index is a dead process's.
         let _ = fs::remove_file(sibling(dir, ".index.lock"));
-        if !is_there || index::is_mostly_gone(&workspace)? {
-            return Err(GitError::WorkspaceLost { path: dir.to_owned() });
+        Self::isolated(repo, dir)?.complete()
+    }
+
+    /// Opens an isolated copy for somebody who does not hold its run: the private index is the holder's to write.
+    pub fn look(repo: &Repo, dir: &Path) -> Result<Self> {
+        Self::isolated(repo, dir)?.looked_at().complete()
+    }
+
+    /// The same copy for somebody who does not hold its run.
+    #[must_use]
+    pub fn looked_at(self) -> Self {
+        Self { keeps_index: false, ..self }
+    }
+
+    fn complete(self) -> Result<Self> {
+        let is_there = fs::symlink_metadata(&self.dir).is_ok_and(|found| found.is_dir());
+        if !is_there || index::is_mostly_gone(&self)? {
+            return Err(GitError::WorkspaceLost { path: self.dir });
         }
-        Ok(workspace)
+        Ok(self)
     }
 
     /// The user's checkout as a working copy, for a machine that has nothing else to do. `private_index` is a file of the
@@ -79,7 +95,7 @@ impl Workspace {
             fs::copy(&theirs, private_index).map_err(GitError::io(private_index))?;
         }
         let dir = repo.root().to_owned();
-        let workspace = Self { repo, dir, index: private_index.to_owned(), kind: Kind::InPlace };
+        let workspace = Self { repo, dir, index: private_index.to_owned(), kind: Kind::InPlace, keeps_index: true };
         workspace.repo.check_complete(&workspace.repo.head()?.commit)?;
         // Refuses a split or sparse index now rather than after the agent ran.
         index::load(&workspace, &workspace.store()?, None)?;
@@ -154,7 +170,7 @@ impl Workspace {
 
     fn isolated(repo: &Repo, dir: &Path) -> Result<Self> {
         let index = sibling(dir, ".index");
-        Ok(Self { repo: repo.reopen()?, dir: dir.to_owned(), index, kind: Kind::Isolated })
+        Ok(Self { repo: repo.reopen()?, dir: dir.to_owned(), index, kind: Kind::Isolated, keeps_index: true })
     }
 
     /// The user's repository with this copy's files: what is written lands in the user's objects.

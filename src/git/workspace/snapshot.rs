@@ -52,7 +52,9 @@ impl Workspace {
             None => survey.delete()?,
         }
         let tree = survey.index.write_tree_to(&repository).map_err(GitError::git("writing the snapshot"))?;
-        survey.index.write().map_err(GitError::git("writing the run's index"))?;
+        if self.keeps_index {
+            survey.index.write().map_err(GitError::git("writing the run's index"))?;
+        }
         let commit = if tree == parent.tree_id() {
             parent.id()
         } else {

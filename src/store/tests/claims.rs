@@ -99,7 +99,7 @@ fn r_m9_a_heartbeat_moves_the_lease_and_tells_of_a_cancel() {
 }
 
 #[test]
-fn leaving_running_gives_the_lease_back() {
+fn who_waits_for_a_retry_holds_on_and_everything_else_gives_the_lease_back() {
     let mut world = World::new();
     let hold = world.started(&new_run("182", "a"));
     let failure = Failure::new(Code::QaFailed, "step `qa` failed");
@@ -109,7 +109,10 @@ fn leaving_running_gives_the_lease_back() {
     ];
     world.record(&hold, &changes).unwrap();
     let run = world.store.find_run(&hold.run).unwrap().unwrap();
-    assert_eq!((run.lease, run.retry_at, run.code), (None, Some(UtcMs(77)), Some(Code::QaFailed)));
+    assert_eq!((run.retry_at, run.code), (Some(UtcMs(77)), Some(Code::QaFailed)));
+    assert!(run.lease.is_some(), "its holder waits");
+    let ctx = world.ctx();
+    assert!(world.store.heartbeat(&hold, crate::domain::quantity::BootMs(1), &ctx).is_ok());
     assert!(run.finished_at.is_some());
     let next = world.claim(&hold.run, RunEvent::Resume, 1).unwrap();
     let run = world.store.find_run(&hold.run).unwrap().unwrap();

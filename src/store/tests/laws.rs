@@ -119,7 +119,11 @@ fn check(before: &RunView, after: &RunView) {
         "I9: no counter falls: {was:?} {is:?}"
     );
     assert!(is.failed_attempts >= was.failed_attempts, "I9");
-    assert_eq!(after.run.lease.is_some(), after.run.status == RunStatus::Running, "who is RUNNING is held");
+    match (after.run.status, after.run.lease.is_some()) {
+        (RunStatus::Running, false) => panic!("who is RUNNING is held"),
+        (RunStatus::Running | RunStatus::Retrying, _) | (_, false) => {}
+        (status, true) => panic!("who is {status} is not held"),
+    }
     let open: Vec<_> = after.attempts.iter().filter(|a| a.finished_at.is_none()).map(|a| a.number).collect();
     assert!(open.is_empty() || open == [after.run.attempt], "only the newest attempt can be open");
     for step in &after.steps {

@@ -188,6 +188,7 @@ fn inputs(spec: TaskSpec) -> RunInputs {
         lockfiles: BTreeMap::new(),
         dirty: Dirty::Clean,
         notes: Vec::new(),
+        raised: crate::domain::budget::Budget::default(),
     }
 }
 
