@@ -142,7 +142,9 @@ pub fn hint(code: Code) -> &'static str {
         Code::CommandFailed => {
             "read its output: agentrun logs {run}; after the cause is removed: agentrun resume {run}"
         }
-        Code::CommandNotFound => "install the program, or correct its name, then: agentrun resume {run}",
+        Code::CommandNotFound => {
+            "install the program or correct its name (Codex: npm install -g @openai/codex), then the same command again"
+        }
         Code::ArtifactMissing => "correct the glob under `artifacts`, or mark it `optional: true`",
         Code::ArtifactPath => "name artifacts by paths inside the working copy",
         Code::ArtifactNoSpace | Code::StoreFull => "make room on the disk, then: agentrun resume {run}",

@@ -84,6 +84,7 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     let mut store = Store::open(&home.database())?;
     if options.fresh || store.run_by_fingerprint(&facts.components.fingerprint())?.is_none() {
         refuse_exhausted(&store, &facts)?;
+        refuse_missing_agent(place, &facts)?;
     }
     let new = new_run(place, &home, &facts, options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
@@ -128,6 +129,18 @@ fn refuse_nested(place: &Place) -> Result<(), OpsError> {
             Err(OpsError::failed(Code::NestedRun, message))
         }
         None => Ok(()),
+    }
+}
+
+/// Without its agent a run could only fail; refused before there is one.
+fn refuse_missing_agent(place: &Place, facts: &Facts) -> Result<(), OpsError> {
+    match crate::engine::steps::agent::not_installed(&place.vars, &facts.inputs) {
+        None => Ok(()),
+        Some((step, program)) => {
+            let message =
+                format!("the agent of step `{step}` is not installed: there is no program `{program}` on the PATH");
+            Err(OpsError::failed(Code::CommandNotFound, message))
+        }
     }
 }
 

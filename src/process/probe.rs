@@ -1,10 +1,10 @@
 //! A short question to a program: its version, whether its sandbox works. Outside of any run, so without supervision, but
-//! with empty input, a bounded wait and an end.
+//! with empty input, a bounded wait and an end. It stays in agentrun's own process group: there a supervisor, which may be at
+//! work in this process, leaves a child's exit status to whoever asked for it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -21,7 +21,7 @@ pub struct Probe {
     pub stderr: String,
 }
 
-/// Asks. A program that does not answer in time is killed with its group.
+/// Asks. A program that does not answer in time is killed.
 pub fn probe(
     program: &Path,
     args: &[OsString],
@@ -35,7 +35,6 @@ pub fn probe(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .spawn()?;
     let (sender, receiver) = channel();
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
@@ -47,9 +46,7 @@ pub fn probe(
         let _ = sender.send((stdout, stderr));
     });
     let Ok((stdout, stderr)) = receiver.recv_timeout(patience) else {
-        if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
+        let _ = child.kill();
         let _ = child.wait();
         return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} did not answer", program.display())));
     };

@@ -91,7 +91,7 @@ impl Attempt<'_> {
             session: session.as_deref(),
             budget: &budget,
         };
-        let identity = if execution.nth == 1 { agent::identify(&request)? } else { None };
+        let identity = if execution.nth == 1 { agent::examine(&request)? } else { None };
         let (spec, at_work) = agent::start(&request)?;
         if at_work.unseen > 0 {
             let what = format!("invisible_chars={}: the prompt has text that nobody sees", at_work.unseen);

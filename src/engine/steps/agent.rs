@@ -1,6 +1,7 @@
 //! Agents: the prompt, the child, and what its events mean.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,22 +12,24 @@ use crate::artifacts::home::make_private;
 use crate::artifacts::run_dir::StepFile;
 use crate::domain::agent_event::AgentEvent;
 use crate::domain::change::MeterItem;
+use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::policy::AgentRules;
 use crate::domain::quantity::BootMs;
 use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
-use crate::domain::task::{AgentSpec, StepBody};
+use crate::domain::task::{AgentSpec, Protocol, StepBody};
 use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, invisible_chars, render_prompt};
 use crate::engine::error::EngineError;
 use crate::engine::host::Host;
 use crate::engine::meter;
 use crate::process::environment::{Audience, allowed};
+use crate::process::lookup::find_program;
 use crate::process::probe;
 use crate::process::spec::{CommandSpec, StopRule};
 use crate::store::Hold;
 
-/// How long an agent may take to tell its version.
-const VERSION_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an agent may take to tell its version or to try its sandbox.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an agent is called, which decides what it is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +157,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
 }
 
 fn no_agent(step: &StepKey) -> EngineError {
-    EngineError::failed(crate::domain::failure::Code::Internal, format!("step `{step}` has no agent"))
+    EngineError::failed(Code::Internal, format!("step `{step}` has no agent"))
 }
 
 /// What the agent is told.
@@ -225,10 +228,11 @@ impl AtWork {
     }
 }
 
-/// Which agent it is: name, version, program. Asked once per attempt; an agent without a version has none to tell.
-pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
+/// Which agent it is: name, version, program; and whether its sandbox works, for a broken one looks like an agent whose
+/// commands all failed (facts of Codex: exit code 0). Asked once per attempt; an agent without a version has none to tell.
+pub fn examine(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
     let (agent, rules) = parts(call.inputs, &call.execution.step).ok_or_else(|| no_agent(&call.execution.step))?;
-    let mut vars = allowed(call.host.vars, Audience::Agent, &rules.env);
+    let vars = allowed(call.host.vars, Audience::Agent, &rules.env);
     let request = AgentRequest {
         agent,
         rules: &rules,
@@ -240,12 +244,49 @@ pub fn identify(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
         env: &vars,
         own_program: call.host.own_program,
     };
+    refuse_broken_sandbox(&request)?;
     let Some((program, args, env)) = agents::version_command(&request)? else { return Ok(None) };
-    vars.extend(env);
-    let said = probe(&program, &args, &vars, VERSION_PATIENCE).ok();
+    let said = probe(&program, &args, &joined(&vars, env), PATIENCE).ok();
     let version = said.and_then(|s| agents::parse_version(agent.protocol, &s.stdout));
     let version = version.unwrap_or_else(|| "of unknown version".to_owned());
     Ok(Some(format!("{} {version} at {}", agent.name, program.display())))
+}
+
+fn refuse_broken_sandbox(request: &AgentRequest<'_>) -> Result<(), EngineError> {
+    let Some(command) = agents::probe(request)? else { return Ok(()) };
+    command.folders.iter().try_for_each(|folder| make_private(folder))?;
+    let broken = |why: &str| {
+        let message = format!("the sandbox of the agent `{}` does not work on this machine: {why}", request.agent.name);
+        Err(EngineError::failed(Code::EnvUnsupported, message))
+    };
+    match probe(&command.program, &command.args, &joined(request.env, command.env), PATIENCE) {
+        Ok(said) if said.success => Ok(()),
+        Ok(said) => broken(said.stderr.lines().last().unwrap_or("it said nothing")),
+        Err(error) => broken(&error.to_string()),
+    }
+}
+
+fn joined(vars: &BTreeMap<OsString, OsString>, more: Vec<(OsString, OsString)>) -> BTreeMap<OsString, OsString> {
+    vars.clone().into_iter().chain(more).collect()
+}
+
+/// The first agent of a run to be whose program is not installed. Asked before a run is accepted: nothing has happened yet
+/// then. A program inside the repository is not looked for, it may be made on the way.
+pub fn not_installed(vars: &BTreeMap<OsString, OsString>, inputs: &RunInputs) -> Option<(StepKey, String)> {
+    inputs.spec.steps.iter().find_map(|step| {
+        let (agent, rules) = parts(inputs, &step.key)?;
+        let program = match (rules.run.first(), &rules.bin) {
+            (Some(program), _) => program.as_str(),
+            (None, Some(program)) => program.as_str(),
+            (None, None) if agent.protocol == Protocol::Codex => "codex",
+            (None, None) => return None,
+        };
+        let vars = allowed(vars, Audience::Agent, &rules.env);
+        let path = vars.get(&OsString::from("PATH")).map(OsString::as_os_str);
+        let is_name = !program.contains('/');
+        (is_name && find_program(program.as_ref(), path, Path::new("/")).is_err())
+            .then(|| (step.key.clone(), program.to_owned()))
+    })
 }
 
 /// Counts what an inspection of an unseen execution found, under the names the live reader would have used.
