@@ -86,7 +86,7 @@ pub fn status_table(rows: &[StatusRow<'_>], now: UtcMs, style: &Style) -> String
     if rows.is_empty() {
         return "no runs yet; next: agentrun start TASK\n".to_owned();
     }
-    let run_width = rows.iter().map(|r| r.summary.run.id.as_str().len()).max().unwrap_or(0).clamp(3, 24);
+    let run_width = rows.iter().map(|r| r.summary.run.id.as_str().len()).max().unwrap_or(0).clamp(3, 32);
     let mut out = format!("{:<15} {:<run_width$} {:<16} {:<8} TITLE\n", "MEANING", "RUN", "STATUS", "SINCE");
     for row in rows {
         let run = &row.summary.run;
