@@ -267,3 +267,65 @@ pub static PHASE: Machine<Phase, PhaseEvent> = Machine {
         Row { from: &[Phase::Deploying], event: PhaseEvent::Verify, to: Phase::Verifying, needs: None },
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::machine::Word as _;
+
+    /// Every pair of states that some event joins.
+    fn pairs<W: crate::domain::machine::Word, E: crate::domain::machine::Word>(machine: &Machine<W, E>) -> Vec<String> {
+        let mut pairs: Vec<String> = Vec::new();
+        for row in machine.rows {
+            pairs.extend(row.from.iter().map(|from| format!("{} {}", from.word(), row.to.word())));
+        }
+        pairs.sort();
+        pairs.dedup();
+        pairs
+    }
+
+    fn expected(lines: &[(&str, &str)]) -> Vec<String> {
+        let mut pairs: Vec<String> = Vec::new();
+        for (from, to) in lines {
+            for from in from.split(' ') {
+                pairs.extend(to.split(' ').map(|to| format!("{from} {to}")));
+            }
+        }
+        pairs.sort();
+        pairs.dedup();
+        pairs
+    }
+
+    #[test]
+    fn r_m8_a_run_moves_as_promised_and_in_no_other_way() {
+        assert_eq!(RunStatus::ALL.len(), 13);
+        let all_but_pending = "RUNNING RETRYING WAITING_APPROVAL REVIEW_REQUIRED OUTCOME_UNKNOWN BLOCKED INTERRUPTED \
+                               BUDGET_EXCEEDED SUCCEEDED FAILED DEAD_LETTER CANCELED";
+        let promised = expected(&[
+            ("PENDING", "RUNNING CANCELED"),
+            ("RUNNING", all_but_pending),
+            ("FAILED INTERRUPTED BUDGET_EXCEEDED", "RETRYING RUNNING DEAD_LETTER CANCELED"),
+            ("RETRYING", "RUNNING DEAD_LETTER CANCELED"),
+            ("WAITING_APPROVAL REVIEW_REQUIRED OUTCOME_UNKNOWN BLOCKED", "RUNNING FAILED CANCELED"),
+            ("DEAD_LETTER", "RETRYING"),
+        ]);
+        assert_eq!(pairs(&RUN), promised);
+        for last in [RunStatus::Succeeded, RunStatus::Canceled] {
+            assert!(RUN.is_final(last));
+        }
+    }
+
+    #[test]
+    fn r_m5_the_phase_moves_as_promised_and_in_no_other_way() {
+        let promised = expected(&[
+            ("QA_PENDING", "QA_PASSED QA_FAILED"),
+            ("QA_FAILED", "QA_PENDING"),
+            ("QA_PASSED", "RELEASE_READY DEPLOYING"),
+            ("RELEASE_READY", "DEPLOYING"),
+            ("DEPLOYING", "VERIFYING"),
+        ]);
+        assert_eq!(pairs(&PHASE), promised);
+        let deploy = PHASE.rows.iter().find(|row| row.event == PhaseEvent::Deploy).unwrap();
+        assert!(deploy.needs.is_some_and(|needs| needs.contains("DEPLOY_EXECUTE")));
+    }
+}

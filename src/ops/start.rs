@@ -12,7 +12,7 @@ use crate::domain::failure::{Code, Exit};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{RunId, SupportCode};
 use crate::domain::machine::Word as _;
-use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes, existing};
+use crate::domain::plan::start::{Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, Phase, RunStatus};
@@ -300,6 +300,3 @@ pub fn steps(spec: &TaskSpec) -> Vec<(String, StepKind, String)> {
     let shown = |s: &StepSpec| (s.key.to_string(), s.kind(), crate::engine::steps::command::shown(s));
     spec.steps.iter().map(shown).collect()
 }
-
-/// The default wishes of `start`: follow what runs, offer what failed.
-pub const DEFAULT_WISHES: Wishes = Wishes { follow: Follow::ToTheEnd, after_failure: AfterFailure::Offer };

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn r_r3_attempts_and_time_end_it() {
+    fn r_r3_r_r10_a_code_is_asked_first_then_attempts_then_time() {
         let failure = Failure::new(Code::WorkerCrash, "x");
         let rules = RetryRules::default();
         assert_eq!(then(&failure, &rules, &tried(3)), Then::Bury);
