@@ -43,7 +43,7 @@ fn fixture() -> LoadedPolicy {
 }
 
 #[test]
-fn r_p1_the_documented_policy_is_read_completely() {
+fn r_p1_r_p4_the_documented_policy_is_read_completely() {
     let loaded = fixture();
     let p = &loaded.policy;
     assert_eq!(p.version, "2026-09-15.1");
