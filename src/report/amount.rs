@@ -37,6 +37,12 @@ fn timestamp(at: UtcMs) -> Timestamp {
     Timestamp::from_millisecond(at.0).unwrap_or(ends)
 }
 
+/// A count with its noun: `1 file`, `2 files`.
+pub fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// Millionths of a dollar as a JSON number; unknown is null.
 pub fn usd_or_null(micros: Option<u64>) -> Value {
     #[expect(clippy::cast_precision_loss, reason = "exact to the millionth below nine billion dollars")]
@@ -92,6 +98,11 @@ mod tests {
         assert_eq!(utc(UtcMs(0)), "1970-01-01T00:00:00.000Z");
         assert_eq!(utc(UtcMs(1_789_466_400_123)), "2026-09-15T10:00:00.123Z");
         assert!(utc(UtcMs(i64::MAX)).ends_with('Z'), "a damaged time is still a time");
+    }
+
+    #[test]
+    fn one_file_is_no_files() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
     }
 
     #[test]

@@ -128,6 +128,7 @@ class Call(BaseHTTPRequestHandler):
         server, began = self.server, time.monotonic()
         n = server.number()
         thread = self.headers.get("thread-id") or self.headers.get("session-id") or body.get("prompt_cache_key") or ""
+        self.thread, server.main = thread, server.main or thread
         index, turn = server.script.next(thread)
         turn = filled(turn, {"n": str(n), "gates": server.gates or ""})
         server.note(event="request", n=n, thread=thread, turn=index, model=body.get("model"),
@@ -144,8 +145,21 @@ class Call(BaseHTTPRequestHandler):
         server.note(event="response", n=n, thread=thread, turn=index, status=self.status, outcome=outcome,
                     tokens=self.tokens, ms=int((time.monotonic() - began) * 1000))
 
+    def let_others_finish(self, ms):
+        """Ends the conversation that called first after the others: the agent drops what those have not recorded by then."""
+        if ms is None:
+            return
+        server = self.server
+        if self.thread != server.main:
+            server.others_end.set()
+            return
+        while not server.others_end.is_set():
+            self.pause(0.02)
+        self.pause(ms / 1000)
+
     def play(self, turn, body, tag):
         self.gate(turn.get("gate"))
+        self.let_others_finish(turn.get("main_last_ms"))
         self.pause(turn.get("wait_ms", 0) / 1000)
         fault = turn.get("fault", {})
         if "status" in fault:
@@ -271,6 +285,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, options):
         super().__init__(("127.0.0.1", options.port), Call)
+        self.main, self.others_end = None, threading.Event()
         self.script, self.gates, self.ids = Script(options.scenario), options.gates, options.ids
         self.lock, self.calls = threading.Lock(), 0
         self.file = open(options.log, "a", encoding="utf-8") if options.log else None

@@ -5,6 +5,7 @@ use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::ops::apply;
+use crate::report::amount;
 use crate::report::command_json::apply_json;
 
 /// Runs it.
@@ -16,7 +17,10 @@ pub fn run(session: &mut Session, args: &ApplyArgs) -> Result<Exit, CliError> {
     } else if args.branch {
         session.say.result(&applied.branch);
     } else {
-        let mut text = format!("{} files changed in the checkout, staged, not committed\n", applied.paths.len());
+        let mut text = format!(
+            "{} changed in the checkout, staged, not committed\n",
+            amount::counted(applied.paths.len(), "file")
+        );
         for path in &applied.paths {
             text.push_str(&format!("  {}\n", crate::domain::text::neutral_line(path)));
         }

@@ -33,7 +33,7 @@ pub fn run(session: &mut Session, args: &ArtifactArgs) -> Result<Exit, CliError>
             }
         }
         Some(faults) if faults.is_empty() => {
-            text.push_str(&format!("{} files are as recorded\n", view.artifacts.len()));
+            text.push_str(&format!("{} checked, all as recorded\n", amount::counted(view.artifacts.len(), "file")));
         }
         Some(faults) => faults.iter().for_each(|fault| text.push_str(&format!("{fault}\n"))),
     }

@@ -6,6 +6,7 @@ use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::ops::fingerprint;
+use crate::report::amount;
 use crate::report::record_json::{FingerprintDocument, fingerprint_json};
 
 /// Runs it.
@@ -34,10 +35,10 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
         text.push_str(&format!("  {name:<15} {}\n", value.as_deref().unwrap_or("none")));
     }
     text.push_str(&format!(
-        "  {:<15} {} files, {} rules\n",
+        "  {:<15} {}, {}\n",
         "context",
-        explained.facts.counted().len(),
-        inputs.rules.len()
+        amount::counted(explained.facts.counted().len(), "file"),
+        amount::counted(inputs.rules.len(), "rule")
     ));
     if let Some((run, differences)) = &explained.against {
         text.push_str(&format!("against {}:\n", run.id));
