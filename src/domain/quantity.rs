@@ -69,6 +69,20 @@ impl Millis {
         let number: u64 = number.parse().map_err(|_| error())?;
         number.checked_mul(factor).filter(|ms| *ms < u64::from(u32::MAX) * 1000).map(Self).ok_or_else(error)
     }
+
+    /// A length as people say it: the largest unit that fits, rounded down, and the next one.
+    pub fn rough(self) -> String {
+        let seconds = self.0 / 1000;
+        match seconds {
+            0..60 => format!("{seconds}s"),
+            60..3600 => match (seconds / 60, seconds % 60) {
+                (minutes, 0) => format!("{minutes}m"),
+                (minutes, seconds) => format!("{minutes}m {seconds}s"),
+            },
+            3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+            _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+        }
+    }
 }
 
 impl fmt::Display for Millis {
@@ -168,5 +182,13 @@ mod tests {
     #[test]
     fn a_clock_that_went_backwards_gives_no_negative_length() {
         assert_eq!(Millis::between(UtcMs(10), UtcMs(3)), Millis(0));
+    }
+
+    #[test]
+    fn lengths_read_as_people_say_them() {
+        let texts = [(5_400, "5s"), (60_000, "1m"), (61_000, "1m 1s"), (3_660_000, "1h 1m"), (90_000_000, "1d 1h")];
+        for (ms, text) in texts {
+            assert_eq!(Millis(ms).rough(), text);
+        }
     }
 }

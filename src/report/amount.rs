@@ -6,7 +6,6 @@ use jiff::tz::TimeZone;
 use serde_json::{Number, Value};
 
 use crate::domain::budget::LimitKind;
-use crate::domain::plan::meaning::rough;
 use crate::domain::quantity::{Millis, UtcMs};
 
 /// RFC 3339 with `Z`, in milliseconds.
@@ -83,7 +82,7 @@ pub fn bytes(n: u64) -> String {
 /// An amount of one kind of limit.
 pub fn of_kind(kind: LimitKind, n: u64) -> String {
     match kind {
-        LimitKind::Time => rough(Millis(n)),
+        LimitKind::Time => Millis(n).rough(),
         LimitKind::Cost => usd(n),
         LimitKind::Tokens | LimitKind::TotalTokens | LimitKind::ToolCalls | LimitKind::Attempts => count(n),
     }

@@ -3,7 +3,7 @@
 
 use super::story::Tone;
 use crate::domain::outcome::{Outcome, ProcessFact, Verification};
-use crate::domain::plan::meaning::{Meaning, MeaningWord, rough};
+use crate::domain::plan::meaning::{Meaning, MeaningWord};
 use crate::domain::plan::verdict;
 use crate::domain::quantity::{Millis, UtcMs};
 use crate::domain::record::RunView;
@@ -95,6 +95,6 @@ pub(super) fn duration(from: Option<UtcMs>, to: Option<UtcMs>) -> Option<String>
 pub(super) fn length(length: Millis) -> String {
     match length {
         Millis(ms @ 1..1000) => format!("{ms}ms"),
-        length => rough(length),
+        length => length.rough(),
     }
 }

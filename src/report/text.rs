@@ -12,7 +12,7 @@ use super::record_json::{ResumeDocument, limit_lines};
 use super::story::Tone;
 use crate::domain::budget::{Budget, Usage};
 use crate::domain::hash::encoding::Sha256Hash;
-use crate::domain::plan::meaning::{Meaning, rough};
+use crate::domain::plan::meaning::Meaning;
 use crate::domain::quantity::{Millis, UtcMs};
 use crate::domain::record::{ArtifactRecord, ArtifactType, RunSummary, RunView, StepRecord};
 use crate::domain::task::WorkspaceKind;
@@ -68,7 +68,7 @@ pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
 fn cost(used: &Usage) -> String {
     let money = used.cost_micros.map_or_else(|| "cost unknown".to_owned(), usd);
     let tokens = format!("{} tokens ({} with cached)", count(used.tokens()), count(used.total_tokens()));
-    format!("{tokens}, {} tool calls, {} active, {money}", count(used.tool_calls), rough(used.active))
+    format!("{tokens}, {} tool calls, {} active, {money}", count(used.tool_calls), used.active.rough())
 }
 
 /// One run in the table of status.
@@ -91,7 +91,7 @@ pub fn status_table(rows: &[StatusRow<'_>], now: UtcMs, style: &Style) -> String
     for row in rows {
         let run = &row.summary.run;
         let word = format!("{:<15}", row.meaning.word.to_string().replace('_', " "));
-        let since = rough(Millis::between(row.meaning.since, now));
+        let since = Millis::between(row.meaning.since, now).rough();
         let since = since.split(' ').next().unwrap_or_default();
         let title = row.summary.title.as_deref().map(neutral_line).unwrap_or_default();
         let title = shortened(&title, 80_usize.saturating_sub(43 + run_width)).into_owned();

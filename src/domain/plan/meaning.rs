@@ -126,7 +126,7 @@ fn running(input: &MeaningInput<'_>) -> Meaning {
     let silence = Millis::between(last_sign(run), input.now);
     let silent = silence > input.silent_after;
     let busy = format!("works{}", at_step(input));
-    let quiet = format!("last sign of life {} ago", rough(silence));
+    let quiet = format!("last sign of life {} ago", silence.rough());
     let (word, reading, sentence) = match input.holding {
         Holding::Held if run.cancel_requested => (MeaningWord::InProgress, None, "is being canceled".to_owned()),
         Holding::Held if silent => {
@@ -165,8 +165,8 @@ fn retrying(input: &MeaningInput<'_>) -> Meaning {
     let wait = run.retry_at.map(|at| Millis::between(input.now, at)).filter(|wait| wait.0 > 0);
     let next = format!("agentrun resume {}", run.id);
     let (word, sentence) = match wait {
-        Some(wait) if held => (MeaningWord::Waiting, format!("tries again in {}{}", rough(wait), because(run))),
-        Some(wait) => (MeaningWord::Waiting, format!("may be tried again in {}{}", rough(wait), because(run))),
+        Some(wait) if held => (MeaningWord::Waiting, format!("tries again in {}{}", wait.rough(), because(run))),
+        Some(wait) => (MeaningWord::Waiting, format!("may be tried again in {}{}", wait.rough(), because(run))),
         None => (MeaningWord::CanBeRetried, format!("may be tried again now{}", because(run))),
     };
     Meaning { goes_on_by_itself: held, ..rest(input, word, sentence, next) }
@@ -260,20 +260,6 @@ fn at_step(input: &MeaningInput<'_>) -> String {
 
 fn last_sign(run: &RunRecord) -> UtcMs {
     run.heartbeat_at.or(run.started_at).unwrap_or(run.created_at)
-}
-
-/// A length as people say it: the largest unit that fits, rounded down, and the next one.
-pub fn rough(length: Millis) -> String {
-    let seconds = length.0 / 1000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => match (seconds / 60, seconds % 60) {
-            (minutes, 0) => format!("{minutes}m"),
-            (minutes, seconds) => format!("{minutes}m {seconds}s"),
-        },
-        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
 }
 
 #[cfg(test)]
@@ -392,13 +378,5 @@ mod tests {
         assert_eq!(tokens, "agentrun resume run_182_001 --budget task.tokens=VALUE");
         assert!(next("task.total_tokens is limited to 5").contains("task.total_tokens="));
         assert!(next("something").ends_with("--budget LIMIT=VALUE"));
-    }
-
-    #[test]
-    fn lengths_read_as_people_say_them() {
-        let texts = [(5_400, "5s"), (60_000, "1m"), (61_000, "1m 1s"), (3_660_000, "1h 1m"), (90_000_000, "1d 1h")];
-        for (ms, text) in texts {
-            assert_eq!(rough(Millis(ms)), text);
-        }
     }
 }
