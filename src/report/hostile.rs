@@ -2,14 +2,14 @@
 //! must be that of a harmless run. Only tests.
 
 use super::html::html;
-use super::input::{ChangeKind, FileChange, PatchText, ReportInput, StepTail};
+use super::input::{ChangeKind, FileChange, PatchText, StepTail};
 use super::junit::junit;
 use super::markdown::markdown;
+use super::sample::World;
 use super::text::{StatusRow, Style, end_block, show_tree, status_table};
 use crate::domain::budget::Budget;
-use crate::domain::event::{Event, EventKind};
-use crate::domain::plan::meaning::Meaning;
-use crate::domain::record::{Dirty, RunSummary, RunView};
+use crate::domain::event::EventKind;
+use crate::domain::record::{Dirty, RunSummary};
 use crate::domain::run::RunStatus;
 use crate::domain::sample::{at, event, key, meaning_of, view};
 
@@ -50,17 +50,6 @@ const PAYLOADS: &[&str] = &[
     "line\rover \u{8}\u{0}",
 ];
 
-struct World {
-    view: RunView,
-    meaning: Meaning,
-    changes: Vec<FileChange>,
-    patch: PatchText,
-    events: Vec<Event>,
-    tails: Vec<StepTail>,
-    warnings: Vec<String>,
-    limits: Budget,
-}
-
 /// A failed run in which `text` stands wherever somebody else's text can stand.
 fn world(text: &str) -> World {
     let mut view = view(RunStatus::Failed);
@@ -89,21 +78,6 @@ fn world(text: &str) -> World {
     let events = vec![event(EventKind::WarningRaised, text), event(EventKind::DifferenceAccepted, text)];
     let meaning = meaning_of(&view.run);
     World { view, meaning, changes, patch, events, tails, warnings: vec![own()], limits: Budget::default() }
-}
-
-impl World {
-    fn input(&self) -> ReportInput<'_> {
-        ReportInput {
-            view: &self.view,
-            meaning: &self.meaning,
-            changes: &self.changes,
-            patch: Some(&self.patch),
-            events: &self.events,
-            tails: &self.tails,
-            limits: &self.limits,
-            warnings: &self.warnings,
-        }
-    }
 }
 
 /// Every tag of a page, without its text. A warning about hidden characters is one item more.

@@ -34,4 +34,6 @@ mod hostile;
 #[cfg(test)]
 mod rendered;
 #[cfg(test)]
+mod sample;
+#[cfg(test)]
 mod schemas;

@@ -3,34 +3,26 @@
 use super::compare::{Side, compare};
 use super::document;
 use super::html::html;
-use super::input::{ChangeKind, FileChange, PatchText, ReportInput, StepTail};
+use super::input::{ChangeKind, FileChange, PatchText, StepTail};
 use super::junit::junit;
 use super::markdown::markdown;
 use super::record_json::{ResumeDifference, ResumeDocument};
 use super::run_json::{Extras, StatusEntry, run_json, status_json};
+use super::sample::World;
 use super::text::{StatusRow, Style, budget_table, diff_text, end_block, resume_text, show_tree, status_table};
 use crate::domain::budget::{Budget, Limits, Usage};
-use crate::domain::event::{Event, EventKind};
+use crate::domain::event::EventKind;
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::lease::Holding;
 use crate::domain::machine::Word as _;
 use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
-use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
+use crate::domain::plan::meaning::{MeaningInput, meaning};
 use crate::domain::quantity::Millis;
-use crate::domain::record::{Dirty, RunView};
+use crate::domain::record::Dirty;
 use crate::domain::run::RunStatus;
 use crate::domain::sample::{at, event, key, meaning_of, summary, view};
 use crate::domain::step::StepState;
 use crate::domain::task::{CommandLine, Prompt, StepBody};
-
-struct World {
-    view: RunView,
-    meaning: Meaning,
-    changes: Vec<FileChange>,
-    patch: PatchText,
-    events: Vec<Event>,
-    tails: Vec<StepTail>,
-}
 
 const LIMITS: Budget = Budget {
     attempt: Limits {
@@ -76,22 +68,7 @@ fn world(status: RunStatus) -> World {
     let tail = "running 3 tests\ntest login::redirects_once ... FAILED\n\nfailures: 1\n";
     let tails = vec![StepTail { step: key("qa"), path: "attempt-1/qa.stdout".into(), text: tail.into(), cut: true }];
     let meaning = meaning_of(&view.run);
-    World { view, meaning, changes, patch, events, tails }
-}
-
-impl World {
-    fn input(&self) -> ReportInput<'_> {
-        ReportInput {
-            view: &self.view,
-            meaning: &self.meaning,
-            changes: &self.changes,
-            patch: Some(&self.patch),
-            events: &self.events,
-            tails: &self.tails,
-            limits: &LIMITS,
-            warnings: &[],
-        }
-    }
+    World { view, meaning, changes, patch, events, tails, warnings: Vec::new(), limits: LIMITS }
 }
 
 #[test]
