@@ -63,11 +63,6 @@ impl Held {
         &self.store
     }
 
-    /// The connection, for a write that is no change of the held run.
-    pub fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
     /// Stages a fact. A move that the machine does not allow is a bug of the engine, and is refused here already.
     pub fn stage(&mut self, change: Change) -> Result<(), EngineError> {
         self.apply(&change)?;

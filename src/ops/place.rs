@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::OpsError;
-use crate::artifacts::home::Home;
+use crate::artifacts::home::{HOME_NAME, Home};
 use crate::config::env_vars;
 use crate::git::{Repo, UserGit};
 use crate::store::Store;
@@ -29,7 +29,7 @@ impl Place {
         let repo = Repo::discover_for(dir, &user)?;
         let home = match text(&vars, env_vars::AGENTRUN_HOME) {
             Some(path) => dir.join(path),
-            None => repo.main_root().join(".ai-runs"),
+            None => repo.main_root().join(HOME_NAME),
         };
         Ok(Self { repo, vars, home })
     }
