@@ -425,9 +425,9 @@ fn children_of_others_keep_their_status() {
 #[test]
 fn two_supervisors_do_not_see_each_others_children() {
     let (one, two) = (World::new(), World::new());
-    let mut other = two.spawn(two.agent("message:ready,setsid-child,wait-for:gate,ok"));
+    let mut other = two.spawn(two.agent("setsid-child,message:ready,wait-for:gate,ok"));
     other.until_line("ready");
-    wait_until("the daemon runs", || marked(&two.marker).len() == 2);
+    assert_eq!(marked(&two.marker).len(), 2, "the agent and its daemon");
     let id = other.id;
     assert_eq!(one.run(one.agent("setsid-child,ok")).ending.status, Status::Exited(0));
     one.supervisor.stop(id, Haste::Now);
@@ -447,8 +447,9 @@ fn what_two_children_with_one_marker_left_behind_goes_with_the_last_of_them() {
         spec.env.push((MARKER.into(), format!("{}/same", world.marker).into()));
         spec
     };
-    let long = world.spawn(marked_alike("setsid-child,wait-for:gate,ok"));
-    wait_until("the daemon runs", || marked(&world.marker).len() == 2);
+    let mut long = world.spawn(marked_alike("setsid-child,message:ready,wait-for:gate,ok"));
+    long.until_line("ready");
+    assert_eq!(marked(&world.marker).len(), 2, "the agent and its daemon");
     assert_eq!(world.run(marked_alike("ok")).ending.orphans_killed, 0);
     assert_eq!(marked(&world.marker).len(), 2);
     fs::write(world.path("gate"), "").unwrap();
