@@ -37,9 +37,9 @@ fn timestamp(at: UtcMs) -> Timestamp {
 }
 
 /// A count with its noun: `1 file`, `2 files`.
-pub fn counted(count: usize, noun: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{ending}")
+pub fn counted(n: u64, noun: &str) -> String {
+    let ending = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", count(n))
 }
 
 /// Millionths of a dollar as a JSON number; unknown is null.
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn one_file_is_no_files() {
-        assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
+        assert_eq!([0, 1, 2000].map(|n| counted(n, "file")), ["0 files", "1 file", "2,000 files"]);
     }
 
     #[test]

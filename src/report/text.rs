@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
 
-use super::amount::{bytes, count, for_people, of_kind, usd};
+use super::amount::{bytes, count, counted, for_people, of_kind, usd};
 use super::compare::Comparison;
 use super::phrase::{duration, reason, step_tone, tone_of, verdict_sentences};
 use super::record_json::{ResumeDocument, limit_lines};
@@ -68,7 +68,7 @@ pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
 fn cost(used: &Usage) -> String {
     let money = used.cost_micros.map_or_else(|| "cost unknown".to_owned(), usd);
     let tokens = format!("{} tokens ({} with cached)", count(used.tokens()), count(used.total_tokens()));
-    format!("{tokens}, {} tool calls, {} active, {money}", count(used.tool_calls), used.active.rough())
+    format!("{tokens}, {}, {} active, {money}", counted(used.tool_calls, "tool call"), used.active.rough())
 }
 
 /// One run in the table of status.

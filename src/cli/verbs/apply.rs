@@ -19,7 +19,7 @@ pub fn run(session: &mut Session, args: &ApplyArgs) -> Result<Exit, CliError> {
     } else {
         let mut text = format!(
             "{} changed in the checkout, staged, not committed\n",
-            amount::counted(applied.paths.len(), "file")
+            amount::counted(applied.paths.len() as u64, "file")
         );
         for path in &applied.paths {
             text.push_str(&format!("  {}\n", crate::domain::text::neutral_line(path)));

@@ -33,7 +33,10 @@ pub fn run(session: &mut Session, args: &ArtifactArgs) -> Result<Exit, CliError>
             }
         }
         Some(faults) if faults.is_empty() => {
-            text.push_str(&format!("{} checked, all as recorded\n", amount::counted(view.artifacts.len(), "file")));
+            text.push_str(&format!(
+                "{} checked, all as recorded\n",
+                amount::counted(view.artifacts.len() as u64, "file")
+            ));
         }
         Some(faults) => faults.iter().for_each(|fault| text.push_str(&format!("{fault}\n"))),
     }

@@ -37,8 +37,8 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
     text.push_str(&format!(
         "  {:<15} {}, {}\n",
         "context",
-        amount::counted(explained.facts.counted().len(), "file"),
-        amount::counted(inputs.rules.len(), "rule")
+        amount::counted(explained.facts.counted().len() as u64, "file"),
+        amount::counted(inputs.rules.len() as u64, "rule")
     ));
     if let Some((run, differences)) = &explained.against {
         text.push_str(&format!("against {}:\n", run.id));
