@@ -107,6 +107,7 @@ fn record_end(
             (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
         }
         AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
+        AttemptEnd::UsedUp(failure) => (AttemptEvent::Park, RunEvent::BuryDead, Some(failure.clone()), None),
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
         }
