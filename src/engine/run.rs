@@ -211,7 +211,7 @@ fn work(
 
 /// Whether the holder before died in the last attempt that the task had. What it left is settled by now: work that it had
 /// finished is kept, and with no step open the run is done; anything more would be one attempt too many (R-R3).
-fn used_up(held: &Held, view: &RunView) -> Option<Failure> {
+pub fn used_up(held: &Held, view: &RunView) -> Option<Failure> {
     let limit = Meter::budget_of(held).task.attempts?;
     let taken_over = view.attempts.last().is_some_and(|attempt| attempt.opened_by == OpenedBy::Takeover);
     let is_done = held.steps.iter().all(|s| matches!(s.state, StepState::Succeeded | StepState::Skipped));

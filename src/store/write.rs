@@ -214,13 +214,11 @@ impl Store {
         ids: &mut EventIds,
         body: &mut impl FnMut(&mut Writer<'_>) -> Result<T>,
     ) -> Result<Applied<T>> {
-        #[cfg(test)]
-        let fault = self.fault.pop_front();
         let tx = immediate(&mut self.db)?;
         let value = body(&mut Writer { tx: &tx, ctx, ids, heads: BTreeMap::new() })?;
-        #[cfg(test)]
-        let committed = super::tests::commit_with(tx, fault);
-        #[cfg(not(test))]
+        #[cfg(any(test, feature = "test-fakes"))]
+        let committed = super::fault::commit(tx);
+        #[cfg(not(any(test, feature = "test-fakes")))]
         let committed = tx.commit();
         Ok(match committed {
             Ok(()) => Applied::Committed(value),
