@@ -201,11 +201,13 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
 }
 
 /// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
-/// person puts back with a reason gets its one attempt. A run whose holder is gone is taken over all the same: what is left of
+/// person puts back with a reason gets its one attempt, also when that person was cut off right after putting it back (it
+/// then waits for no moment, as every other wait does). A run whose holder is gone is taken over all the same: what is left of
 /// it must be ended and counted, and then it is a dead letter.
 fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
     let run = &outlook.view.run;
-    if matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
+    let put_back = run.status == RunStatus::Retrying && run.retry_at.is_none();
+    if put_back || matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;

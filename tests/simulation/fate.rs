@@ -306,13 +306,7 @@ impl World<'_> {
             RunStatus::Retrying => {
                 let at = record.retry_at.map_or(0, |at| at.0) - self.clock.now().utc.0;
                 self.clock.pass(u64::try_from(at).unwrap_or(0));
-                let used = self.disk.reader().task_usage(&record.task).unwrap().failed_attempts;
-                if used >= crate::task::ATTEMPTS {
-                    // Put back by a person who was cut off: the limit is to be raised, or the run to be canceled.
-                    self.spawn_worker(Doing::Cancel);
-                } else {
-                    self.spawn_worker(Doing::Resume);
-                }
+                self.spawn_worker(Doing::Resume);
             }
             _ => return false,
         }

@@ -211,11 +211,13 @@ impl World<'_> {
         self.may_claim(store, record)
     }
 
-    /// Attempts that are used up are refused here, but for a holder that is gone: what it left must be ended.
+    /// Attempts that are used up are refused here, but for a holder that is gone, as what it left must be ended, and for a
+    /// dead letter that was put back and waits for no moment.
     fn may_claim(&mut self, store: &Store, record: RunRecord) -> Result<Next, String> {
         let used = store.task_usage(&record.task).map_err(|e| e.code().to_string())?.failed_attempts;
+        let put_back = record.status == RunStatus::Retrying && record.retry_at.is_none();
         let unlimited = self.planted == Planted::RetryWithoutEnd || record.status == RunStatus::Running;
-        if used >= ATTEMPTS && !unlimited {
+        if used >= ATTEMPTS && !unlimited && !put_back {
             return Err("attempts are used up".into());
         }
         if record.status == RunStatus::Running {
