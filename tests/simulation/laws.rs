@@ -174,6 +174,7 @@ impl crate::world::Counts {
             RunStatus::Failed => self.failed += 1,
             RunStatus::DeadLetter => self.dead_letters += 1,
             RunStatus::BudgetExceeded => self.budget_exceeded += 1,
+            RunStatus::Interrupted => self.interrupted += 1,
             _ => {}
         }
     }

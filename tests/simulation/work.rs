@@ -75,11 +75,11 @@ impl Work {
         clocks.chain(limit).min()
     }
 
-    /// Whether a turn would do anything.
+    /// Whether a turn would do nothing: no clock has struck, no limit is crossed.
     pub(crate) fn waits(&self, holder: &Holder, present: BootMs) -> bool {
-        !self.active.is_empty()
-            && self.begun.is_empty()
-            && self.next_deadline(holder, present).is_none_or(|at| at > present)
+        let has_struck = |a: &Active| a.cause.is_none() && self.next_clock(a, holder).0 <= present;
+        let is_over = self.stopping.is_none() && self.meter.breach(self.unrecorded(present)).is_some();
+        !self.active.is_empty() && self.begun.is_empty() && !is_over && !self.active.iter().any(has_struck)
     }
 }
 

@@ -81,7 +81,7 @@ counts! {
     turns, commits, kills, stops, suspensions, reboots, wall_clock_jumps, kept_commit_errors, lost_commits, failed_commits,
     signals, cancel_requests, second_starts, take_overs, retries, adoptions, send_backs, late_writes_refused, rate_limits,
     budget_stops, tokens_handed_out, tokens_lost_in_flight, tokens_of_replaced_holders, succeeded, canceled, failed,
-    dead_letters, budget_exceeded,
+    dead_letters, budget_exceeded, interrupted,
 }
 
 impl<'d> World<'d> {
