@@ -41,7 +41,7 @@ fn i4_i6_i7_i9_r_r6_r_r7_hold_in_every_state_with_a_signal() {
 }
 
 #[test]
-#[ignore = "a minute and a gigabyte: for the night"]
+#[ignore = "half a minute of processor time and 480 MiB: for the night"]
 fn i4_i6_i7_i9_r_r6_r_r7_hold_in_every_state_with_both() {
     all_is_well(Left { signals: 1, cancels: 1, ..FATE }, 1_000_000);
 }
