@@ -2,14 +2,14 @@
 //! attempt, the wait for the next, the heartbeat. Mirrors `engine::run` and `engine::recover`; staging, limits and the end
 //! of an attempt are the engine's own.
 
-use agentrun::domain::change::{Change, ExecutionEnd, MeterItem, StepMove};
+use agentrun::domain::change::{Change, ExecutionEnd, MeterItem, Reached, StepMove};
 use agentrun::domain::event::EventKind;
 use agentrun::domain::hash::encoding::Sha256Hash;
 use agentrun::domain::ids::StepKey;
 use agentrun::domain::machine::Word as _;
 use agentrun::domain::outcome::ProcessEnd;
 use agentrun::domain::quantity::{BootMs, Millis};
-use agentrun::domain::record::{ArtifactRecord, ArtifactType, CheckpointRecord, RunView};
+use agentrun::domain::record::{ArtifactRecord, ArtifactType, RunView};
 use agentrun::domain::run::{OpenedBy, RunStatus};
 use agentrun::domain::step::{StepEvent, StepState};
 use agentrun::domain::task::StepKind;
@@ -157,7 +157,8 @@ impl World<'_> {
             let (event, checkpoint) = if finished {
                 self.counts.adoptions += 1;
                 holder.held.note(EventKind::AgentAdopted, Some(&step.key), "it had finished")?;
-                (StepEvent::Succeed, Some(self.checkpoint(holder, &step.key)))
+                let forgotten = self.planted == Planted::CheckpointForgotten;
+                (StepEvent::Succeed, Some(Self::checkpoint(&step.key)).filter(|_| !forgotten))
             } else {
                 (StepEvent::Interrupt, None)
             };
@@ -312,16 +313,9 @@ impl World<'_> {
         transcript.responses.iter().enumerate().skip(known).map(item).collect()
     }
 
-    pub(crate) fn checkpoint(&self, holder: &Holder, step: &StepKey) -> CheckpointRecord {
-        CheckpointRecord {
-            name: step.to_string(),
-            step: step.clone(),
-            attempt: holder.held.hold.attempt,
-            commit: None,
-            policy_version: "built-in".into(),
-            artifacts: std::collections::BTreeMap::new(),
-            at: self.clock.now().utc,
-        }
+    pub(crate) fn checkpoint(step: &StepKey) -> Reached {
+        let (policy_version, artifacts) = ("built-in".into(), std::collections::BTreeMap::new());
+        Reached { name: step.to_string(), commit: None, policy_version, artifacts }
     }
 
     /// Tokens by what became of them, for the figures.

@@ -7,6 +7,7 @@ use agentrun::domain::ids::{RunId, StepKey};
 use agentrun::domain::machine::Word as _;
 use agentrun::domain::record::RunView;
 use agentrun::domain::run::{RUN, RunStatus};
+use agentrun::domain::step::StepState;
 use agentrun::domain::task::StepBody;
 use serde_json::Value;
 
@@ -41,6 +42,7 @@ pub(crate) fn check(world: &mut World<'_>) -> Law {
     counters_never_fall(&events)?;
     tokens_agree(world, &view)?;
     attempts_agree(world, &view)?;
+    successes_are_checkpoints(&view)?;
     nobody_is_left(world)?;
     world.counts.count_end(view.run.status);
     Ok(())
@@ -159,6 +161,13 @@ fn tokens_agree(world: &World<'_>, view: &RunView) -> Law {
 fn attempts_agree(world: &World<'_>, view: &RunView) -> Law {
     let (really, recorded) = (world.truth.failed, view.usage.failed_attempts);
     law(really == recorded, || format!("R-R4: {really} attempts failed or were lost, {recorded} are counted"))
+}
+
+/// A step is done together with its checkpoint, whoever saw it end.
+fn successes_are_checkpoints(view: &RunView) -> Law {
+    let done = view.steps.iter().filter(|s| s.state == StepState::Succeeded);
+    let without: Vec<_> = done.filter(|s| !view.checkpoints.iter().any(|c| c.step == s.key)).map(|s| &s.key).collect();
+    law(without.is_empty(), || format!("R-S3: {without:?} succeeded without a checkpoint"))
 }
 
 fn nobody_is_left(world: &World<'_>) -> Law {

@@ -66,7 +66,7 @@ impl Drop for Playing {
 }
 
 #[test]
-fn i1_i4_i5_i6_i7_i8_i9_r_r3_r_r4_r_r6_r_r7_hold_in_every_schedule() {
+fn i1_i4_i5_i6_i7_i8_i9_r_r3_r_r4_r_r6_r_r7_r_s3_hold_in_every_schedule() {
     let alone = setting("AGENTRUN_SIM_SEED");
     let first = alone.or(setting("AGENTRUN_SIM_FIRST")).unwrap_or(1);
     let count = if alone.is_some() { 1 } else { setting("AGENTRUN_SIM_SCHEDULES").unwrap_or(SCHEDULES) };

@@ -29,6 +29,8 @@ pub(crate) enum Planted {
     LogIsEdited,
     /// A check sends its agent back as often as it likes.
     RoundsWithoutEnd,
+    /// An agent that had finished unseen is taken as it was, without a checkpoint.
+    CheckpointForgotten,
     /// A commit that was acknowledged is gone after a crash.
     AckIsLost,
 }
@@ -47,5 +49,6 @@ pub(crate) const ALL: &[(Planted, &[&str])] = &[
     (Planted::CounterFalls, &["I9"]),
     (Planted::LogIsEdited, &["I8"]),
     (Planted::RoundsWithoutEnd, &["R-R2"]),
+    (Planted::CheckpointForgotten, &["R-S3"]),
     (Planted::AckIsLost, &["I1"]),
 ];

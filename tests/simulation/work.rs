@@ -324,7 +324,7 @@ impl World<'_> {
         step: &StepSpec,
         ended: Option<ExecutionEnd>,
     ) -> Result<(), EngineError> {
-        let checkpoint = Some(self.checkpoint(holder, &step.key));
+        let checkpoint = Some(Self::checkpoint(&step.key));
         let moved = StepMove::new(&step.key, StepEvent::Succeed);
         holder.held.stage(Change::Step(StepMove { ended, checkpoint, ..moved }))?;
         match step.kind() {
