@@ -172,7 +172,7 @@ pub fn hint(code: Code) -> &'static str {
         Code::IdempotencyKeyExpired => "use a new key; the run of the old one: agentrun audit log --key KEY",
         Code::IdempotencyConflict => "use another id for other content",
         Code::PromptVersionReused => "give the changed prompt a new `version:`",
-        Code::PolicyVersionReused => "give the changed policy a new `version:`",
+        Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
         Code::Usage => "see: agentrun --help",
         Code::ConfigInvalid => "correct the file at the place above",
         Code::NotFound => "see what there is: agentrun status --all",

@@ -23,6 +23,17 @@ words! {
     }
 }
 
+impl LimitKind {
+    /// An amount in this kind's unit, for people.
+    pub fn amount(self, n: u64) -> String {
+        match self {
+            Self::Time => Millis(n).to_string(),
+            Self::Cost => format!("{}.{:06} USD", n / 1_000_000, n % 1_000_000),
+            _ => n.to_string(),
+        }
+    }
+}
+
 words! {
     /// Over what a limit counts.
     pub enum Scope {
@@ -220,11 +231,7 @@ impl Limits {
 
 impl std::fmt::Display for Breach {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let amount = |n: u64| match self.kind {
-            LimitKind::Time => Millis(n).to_string(),
-            LimitKind::Cost => format!("{}.{:06} USD", n / 1_000_000, n % 1_000_000),
-            _ => n.to_string(),
-        };
+        let amount = |n: u64| self.kind.amount(n);
         let over = self.used.saturating_sub(self.limit);
         let (scope, kind) = (self.scope, self.kind);
         write!(

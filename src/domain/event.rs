@@ -60,6 +60,8 @@ words! {
         LeftoversEnded = "leftovers.ended",
         /// A person accepted a difference.
         DifferenceAccepted = "difference.accepted",
+        /// The run goes on under a policy that has changed.
+        PolicyReplaced = "policy.replaced",
         /// The run goes on with other inputs.
         InputsReplaced = "inputs.replaced",
         /// The task's ledger began anew after a verified success.

@@ -43,6 +43,20 @@ pub struct RunInputs {
     /// Limits that a person raised since: they hold whatever the files say.
     #[serde(default)]
     pub raised: Budget,
+    /// What the command line chose.
+    #[serde(default)]
+    pub chosen: Chosen,
+}
+
+/// What the command line of `start` chose beside the files: whoever goes on reads them in the same way (FR-D7).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The task as it was named; `None` where it was made from a prompt.
+    pub task: Option<String>,
+    /// The agent in place of the task's own.
+    pub agent: Option<String>,
+    /// The revision that the policy was read from; `None` is the checkout.
+    pub policy_ref: Option<String>,
 }
 
 /// Uncommitted changes in the checkout at the start.

@@ -247,6 +247,7 @@ fn inputs() -> RunInputs {
         dirty: Dirty::Clean,
         notes: Vec::new(),
         raised: crate::domain::budget::Budget::default(),
+        chosen: crate::domain::record::Chosen::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::hash::fingerprint::Components;
 use crate::domain::ids::StepKey;
 use crate::domain::policy::Policy;
-use crate::domain::record::{Dirty, RunInputs};
+use crate::domain::record::{Chosen, Dirty, RunInputs};
 use crate::domain::task::{Prompt, TaskSpec, WorkspaceKind};
 use crate::git::{Overlay, Repo, WorktreeState};
 
@@ -56,6 +56,8 @@ pub struct Given {
     pub policy_sha256: Sha256Hash,
     /// The prompts by step.
     pub prompts: BTreeMap<StepKey, Prompt>,
+    /// What the command line chose.
+    pub chosen: Chosen,
     /// The revision to start from; `None` is the checked-out one.
     pub base: Option<String>,
     /// What to do about uncommitted changes.
@@ -114,8 +116,15 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         dirty,
         notes,
         raised: crate::domain::budget::Budget::default(),
+        chosen: given.chosen,
     };
     Ok(Facts { inputs, components })
+}
+
+/// The files and rules that count for a task, as they stand in a commit.
+pub fn context_at(repo: &Repo, commit: &str, spec: &TaskSpec) -> Result<[Vec<ContextFile>; 2], EngineError> {
+    let of = |globs: &[String]| repo.context_files(commit, globs, Overlay::Commit);
+    Ok([of(&spec.context.files)?, of(&spec.context.rules)?])
 }
 
 /// What a commit says about a task.
@@ -214,7 +223,8 @@ fn notes(repo: &Repo, commit: &str) -> Result<Vec<String>, EngineError> {
     Ok(notes)
 }
 
-fn lockfiles(repo: &Repo, commit: &str) -> Result<BTreeMap<String, Sha256Hash>, EngineError> {
+/// The dependency lock files of a commit, by name.
+pub(super) fn lockfiles(repo: &Repo, commit: &str) -> Result<BTreeMap<String, Sha256Hash>, EngineError> {
     let mut found = BTreeMap::new();
     for name in LOCK_FILES {
         if let Some(bytes) = repo.read_file_at(commit, name)? {

@@ -34,7 +34,7 @@ pub fn doctor(dir: &Path, vars: &Vars, agent: Option<&str>) -> Vec<DoctorCheck> 
     ));
     checks.push(of("state", state(&place)));
     checks.push(of("database", database(&place)));
-    let policy = given::policy(&place, None);
+    let policy = given::policy(&place, None).map(|found| found.loaded);
     checks.push(of("policy", policy.as_ref().map(|p| format!("version {}", p.policy.version)).map_err(clone_error)));
     let agents = policy.map(|p| p.policy.agents).unwrap_or_default();
     match agent {

@@ -25,7 +25,7 @@ pub fn gc(place: &Place, who: &Who, older_than: Option<Millis>, dry_run: bool) -
     let mut store = place.store()?;
     let retention = match older_than {
         Some(age) => age,
-        None => super::given::policy(place, None)?.policy.retention_runs,
+        None => super::given::policy(place, None)?.loaded.policy.retention_runs,
     };
     let before = UtcMs(now().utc.0.saturating_sub(i64::try_from(retention.0).unwrap_or(i64::MAX)));
     for run in store.finished_before(before)? {

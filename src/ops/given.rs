@@ -9,9 +9,11 @@ use crate::config::{
 };
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
+use crate::domain::record::{Chosen, RunInputs};
 use crate::domain::task::{Prompt, PromptRef, StepBody, TaskSpec};
 use crate::domain::template::PromptValues;
 use crate::engine::facts::{DirtyRule, Given};
+use crate::engine::validate::{Present, PresentPolicy, TaskAndPrompts};
 use crate::git::Repo;
 
 /// Which task, from where.
@@ -41,13 +43,13 @@ pub struct Choices {
     pub policy_ref: Option<String>,
 }
 
-/// The commit of the branch that a pull request is for: what it changes in the policy must not hold for itself.
+/// The branch that a pull request is for: what it changes in the policy must not hold for itself.
 fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
     let names = [env_vars::GITHUB_BASE_REF, env_vars::CI_MERGE_REQUEST_TARGET_BRANCH_NAME];
     let Some(base) = names.iter().find_map(|name| place.var(name)) else { return Ok(None) };
     let found = [format!("refs/remotes/origin/{base}"), format!("refs/heads/{base}")];
-    if let Some(commit) = found.iter().find_map(|name| place.repo.resolve(name).ok()) {
-        return Ok(Some(commit));
+    if let Some(name) = found.into_iter().find(|name| place.repo.resolve(name).is_ok()) {
+        return Ok(Some(name));
     }
     let message = format!(
         "the policy of the base branch `{base}` holds on a pull request, and it is not here: fetch it, or name another \
@@ -56,25 +58,56 @@ fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
     Err(OpsError::failed(Code::ConfigInvalid, message))
 }
 
+/// A policy, and where it came from.
+pub struct PolicyFound {
+    /// The policy.
+    pub loaded: LoadedPolicy,
+    /// The revision that it was read from; `None` is the checkout.
+    pub rev: Option<String>,
+}
+
 /// Reads the policy: from the commit that is named, on a pull request from its base branch, else from the checkout.
-pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<LoadedPolicy, OpsError> {
+pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<PolicyFound, OpsError> {
     let named = policy_ref.map(ToOwned::to_owned).or_else(|| place.var(env_vars::AGENTRUN_POLICY_REF));
-    let commit = match named {
-        Some(rev) => Some(place.repo.resolve(&rev)?),
+    let rev = match named {
+        Some(rev) => Some(rev),
         None => base_branch(place)?,
     };
-    match commit {
-        Some(commit) => Ok(load_policy(&CommitSource { repo: &place.repo, commit })?),
-        None => Ok(load_policy(&DiskSource::new(place.repo.root()))?),
-    }
+    let loaded = match &rev {
+        Some(rev) => load_policy(&CommitSource { repo: &place.repo, commit: place.repo.resolve(rev)? })?,
+        None => load_policy(&DiskSource::new(place.repo.root()))?,
+    };
+    Ok(PolicyFound { loaded, rev })
 }
 
 /// Reads task, policy and prompts.
 pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRule) -> Result<Given, OpsError> {
-    let policy = policy(place, choices.policy_ref.as_deref())?;
+    let PolicyFound { loaded, rev } = policy(place, choices.policy_ref.as_deref())?;
+    let (spec, prompts) = task_of(place, task, &loaded, choices)?;
+    let named = match task {
+        TaskChoice::Named(name) => Some(name.clone()),
+        TaskChoice::Prompt { .. } => None,
+    };
+    Ok(Given {
+        spec,
+        policy: loaded.policy,
+        policy_sha256: loaded.sha256,
+        prompts,
+        chosen: Chosen { task: named, agent: choices.agent.clone(), policy_ref: rev },
+        base: choices.base.clone(),
+        dirty,
+    })
+}
+
+fn task_of(
+    place: &Place,
+    task: &TaskChoice,
+    policy: &LoadedPolicy,
+    choices: &Choices,
+) -> Result<TaskAndPrompts, OpsError> {
     let source = DiskSource::new(place.repo.root());
     let overrides = Overrides { agent: choices.agent.clone(), inputs: choices.inputs.clone() };
-    let context = TaskContext { policy: &policy, overrides: &overrides };
+    let context = TaskContext { policy, overrides: &overrides };
     let spec = match task {
         TaskChoice::Named(name) => {
             let found = config::find_task(&source, name)?;
@@ -83,7 +116,22 @@ pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRu
         TaskChoice::Prompt { text, qa } => config::task_from_prompt(text, qa.as_deref(), &context)?,
     };
     let prompts = prompts(&source, &spec)?;
-    Ok(Given { spec, policy: policy.policy, policy_sha256: policy.sha256, prompts, base: choices.base.clone(), dirty })
+    Ok((spec, prompts))
+}
+
+/// What the files of a run say now, read in the way that its `start` read them. A file that is gone or broken is no
+/// obstacle, for the run has a copy of its own; but it is told.
+pub fn present(place: &Place, inputs: &RunInputs) -> Present {
+    let Chosen { task, agent, policy_ref } = inputs.chosen.clone();
+    let policy = policy(place, policy_ref.as_deref());
+    let choices = Choices { agent, inputs: inputs.spec.inputs.clone(), ..Choices::default() };
+    let task = match (&policy, task) {
+        (Ok(found), Some(name)) => Some(task_of(place, &TaskChoice::Named(name), &found.loaded, &choices)),
+        _ => None,
+    };
+    let policy =
+        policy.map(|PolicyFound { loaded, rev }| PresentPolicy { policy: loaded.policy, sha256: loaded.sha256, rev });
+    Present { policy: policy.map_err(|e| e.to_string()), task: task.map(|task| task.map_err(|e| e.to_string())) }
 }
 
 fn prompts(source: &dyn Source, spec: &TaskSpec) -> Result<BTreeMap<StepKey, Prompt>, OpsError> {

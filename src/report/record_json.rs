@@ -60,6 +60,8 @@ pub struct ResumeDocument<'a> {
     pub verdict: &'a str,
     /// The step that comes next.
     pub next_step: Option<&'a StepKey>,
+    /// The revision that the policy is read from; nothing is the checkout.
+    pub policy_ref: Option<&'a str>,
     /// Everything that is not as it was.
     pub differences: &'a [ResumeDifference],
     /// The next command.
@@ -77,13 +79,16 @@ pub struct ResumeDifference {
     pub new: Option<String>,
     /// What it alone leads to.
     pub verdict: String,
+    /// Why, in words.
+    pub note: String,
 }
 
 /// `agentrun/resume/1`.
 pub fn resume_json(resume: &ResumeDocument<'_>) -> Value {
-    let difference = |d: &ResumeDifference| json!({ "code": d.code, "old": d.old, "new": d.new, "verdict": d.verdict });
+    let difference = |d: &ResumeDifference| json!({ "code": d.code, "old": d.old, "new": d.new, "verdict": d.verdict, "note": d.note });
     json!({
         "schema": "agentrun/resume/1", "run": resume.run, "verdict": resume.verdict, "next_step": resume.next_step,
+        "policy_ref": resume.policy_ref,
         "differences": resume.differences.iter().map(difference).collect::<Vec<_>>(), "next": resume.next,
     })
 }

@@ -260,6 +260,7 @@ fn r_s5_every_difference_is_printed() {
         old: old.map(Into::into),
         new: new.map(Into::into),
         verdict: verdict.into(),
+        note: "why it counts".into(),
     };
     let differences = [
         difference("POLICY_CHANGED", Some("2026-09-15.1"), Some("2026-09-16.1"), "REVIEW_REQUIRED"),
@@ -271,6 +272,7 @@ fn r_s5_every_difference_is_printed() {
         run: &run,
         verdict: "RESUME_BLOCKED",
         next_step: Some(&step),
+        policy_ref: Some("origin/main"),
         differences: &differences,
         next: Some("agentrun start 182 --new"),
     };

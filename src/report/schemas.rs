@@ -169,11 +169,19 @@ fn r_f6_r_s5_fingerprints_and_verdicts_have_schemas() {
         old: Some("a".into()),
         new: None,
         verdict: "REVIEW_REQUIRED".into(),
+        note: "why".into(),
     };
     let differences: Vec<_> = codes.split_whitespace().map(difference).collect();
     for verdict in ["VALID", "REVIEW_REQUIRED", "RESUME_BLOCKED"] {
         let (run, next_step, next) = (&view.run.id, Some(&key("qa")), Some("agentrun resume run_182_001"));
-        check(&resume_json(&ResumeDocument { run, verdict, next_step, differences: &differences, next }));
+        check(&resume_json(&ResumeDocument {
+            run,
+            verdict,
+            next_step,
+            policy_ref: Some("main"),
+            differences: &differences,
+            next,
+        }));
     }
 }
 

@@ -44,7 +44,10 @@ impl Story {
             steps: view.steps.iter().map(|s| StepLine { output: None, ..step_line(input, s) }).collect(),
             usage: usage(input),
             artifacts: artifacts(view),
-            accepted: told(input.events, &[EventKind::DifferenceAccepted, EventKind::BudgetRaised]),
+            accepted: told(
+                input.events,
+                &[EventKind::DifferenceAccepted, EventKind::PolicyReplaced, EventKind::BudgetRaised],
+            ),
             warnings: warnings(input),
             last_word: last_word(view),
             audit: format!("{} events, head {}", view.chain.count, view.chain.head),

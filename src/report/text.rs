@@ -254,9 +254,13 @@ pub fn resume_text(resume: &ResumeDocument<'_>) -> String {
     for d in resume.differences {
         let (old, new) = (value(d.old.as_deref()), value(d.new.as_deref()));
         let _ = writeln!(out, "  {} ({}): {old} → {new}", d.code, d.verdict);
+        let _ = writeln!(out, "    {}", neutral_line(&d.note));
     }
     if resume.differences.is_empty() {
         out.push_str("  nothing differs\n");
+    }
+    if let Some(rev) = resume.policy_ref {
+        let _ = writeln!(out, "  the policy is read from {}", neutral_line(rev));
     }
     if let Some(step) = resume.next_step {
         let _ = writeln!(out, "  goes on with step {step}");

@@ -7,7 +7,7 @@ use super::error::{Result, StoreError};
 use super::rows::{self, int};
 use super::step::{self, Held};
 use super::write::{Fact, Writer};
-use super::{start, usage};
+use super::{names, start, usage};
 use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
@@ -205,6 +205,7 @@ fn replace_inputs(w: &mut Writer<'_>, held: &Held<'_>, inputs: &RunInputs) -> Re
             start::insert_step(w, held.seq, held.hold.fence, position, step)?;
         }
     }
+    names::register_versions(w, inputs)?;
     let body = json!({
         "task_spec_sha256": crate::domain::hash::encoding::Sha256Hash::of(inputs.spec.meaning().as_bytes()).hex(),
         "policy_version": inputs.policy.version, "policy_sha256": inputs.policy_sha256.hex(),

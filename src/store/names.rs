@@ -1,12 +1,13 @@
 //! Names that may stand for one thing only: idempotency keys of `start` (R-F7), versions of prompts and policies (R-F5).
 //! A refusal leaves an event.
 
+use rusqlite::Connection;
 use serde_json::json;
 
 use super::calls::{NewRun, StartKey};
 use super::error::{Result, StoreError};
 use super::write::{Fact, Writer};
-use super::{TENANT, rows};
+use super::{Store, TENANT, rows};
 use crate::domain::event::EventKind;
 use crate::domain::ids::RunId;
 use crate::domain::record::RunInputs;
@@ -63,21 +64,33 @@ pub(super) fn bind_key(w: &mut Writer<'_>, new: &NewRun, seq: i64, run: &RunId) 
 
 /// The refusal of a prompt or policy version that stands for other content, if there is one (R-F5).
 pub(super) fn check_versions(w: &mut Writer<'_>, inputs: &RunInputs) -> Result<Option<StoreError>> {
+    match reused_version(w.db(), inputs)? {
+        Some(refusal) => refuse(w, refusal, inputs).map(Some),
+        None => Ok(None),
+    }
+}
+
+impl Store {
+    /// Refuses what a run would go on with where a version in it stands for other content already (R-F5).
+    pub fn refuse_reused_versions(&self, inputs: &RunInputs) -> Result<()> {
+        reused_version(&self.db, inputs)?.map_or(Ok(()), Err)
+    }
+}
+
+fn reused_version(db: &Connection, inputs: &RunInputs) -> Result<Option<StoreError>> {
     let known = "SELECT sha256 FROM prompt_version WHERE tenant = ?1 AND path = ?2 AND version = ?3";
     for prompt in inputs.prompts.values() {
         let (path, version) = (prompt.path.clone(), prompt.version.clone());
-        let known = rows::first(w.db(), known, (TENANT, &path, &version), |row| row.take::<String>())?;
+        let known = rows::first(db, known, (TENANT, &path, &version), |row| row.take::<String>())?;
         if known.is_some_and(|known| !known.eq_ignore_ascii_case(&prompt.sha256)) {
-            return refuse(w, StoreError::PromptVersionReused { path, version }, inputs).map(Some);
+            return Ok(Some(StoreError::PromptVersionReused { path, version }));
         }
     }
     let version = inputs.policy.version.clone();
     let known = "SELECT sha256 FROM policy_version WHERE tenant = ?1 AND version = ?2";
-    let known = rows::first(w.db(), known, (TENANT, &version), |row| row.hash())?;
-    if known.is_some_and(|known| known != inputs.policy_sha256) {
-        return refuse(w, StoreError::PolicyVersionReused { version }, inputs).map(Some);
-    }
-    Ok(None)
+    let known = rows::first(db, known, (TENANT, &version), |row| row.hash())?;
+    let is_reused = known.is_some_and(|known| known != inputs.policy_sha256);
+    Ok(is_reused.then_some(StoreError::PolicyVersionReused { version }))
 }
 
 /// Registers the versions that a run was given; those that are known stay as they are.

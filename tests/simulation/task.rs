@@ -105,5 +105,6 @@ fn inputs(spec: TaskSpec) -> RunInputs {
         dirty: Dirty::Clean,
         notes: Vec::new(),
         raised: Budget::default(),
+        chosen: agentrun::domain::record::Chosen::default(),
     }
 }

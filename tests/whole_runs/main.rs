@@ -16,5 +16,6 @@ mod start_again;
 mod status;
 mod steps;
 mod timeouts;
+mod validation;
 mod workspace;
 mod world;

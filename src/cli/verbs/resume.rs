@@ -92,12 +92,14 @@ fn with_document<T>(outlook: &Outlook, render: impl FnOnce(&ResumeDocument<'_>) 
         old: d.old.clone(),
         new: d.new.clone(),
         verdict: d.verdict.word().to_owned(),
+        note: d.note.clone(),
     };
     let differences: Vec<_> = outlook.differences.iter().map(difference).collect();
     render(&ResumeDocument {
         run: &outlook.view.run.id,
         verdict: outlook.verdict.word(),
         next_step: outlook.next_step.as_ref(),
+        policy_ref: outlook.policy_rev(),
         differences: &differences,
         next: None,
     })

@@ -163,6 +163,7 @@ fn inputs(spec: TaskSpec) -> RunInputs {
         dirty: Dirty::Clean,
         notes: Vec::new(),
         raised: crate::domain::budget::Budget::default(),
+        chosen: crate::domain::record::Chosen::default(),
     }
 }
 

@@ -1,0 +1,207 @@
+//! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
+//!
+//! `refuse` is what stands in the way, `adjust` what the run goes on with.
+
+mod adjust;
+mod refuse;
+
+use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::error::OpsError;
+use super::follow;
+use super::given;
+use super::place::Place;
+use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::failure::{Code, Exit};
+use crate::domain::ids::{RunId, StepKey};
+use crate::domain::lease::Holding;
+use crate::domain::manifest::Manifest;
+use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
+use crate::domain::plan::verdict::exit as exit_of;
+use crate::domain::record::{RunRecord, RunView};
+use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::engine::host::{Host, now};
+use crate::engine::recover::LeftWork;
+use crate::engine::run as engine_run;
+use crate::engine::validate::{self, Present};
+use crate::process::Supervisor;
+use crate::report::run_json::Via;
+use crate::store::{Decision, Store};
+
+/// What was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ResumeOptions {
+    /// Differences that a person accepts.
+    pub accept: Vec<DifferenceCode>,
+    /// Limits that a person sets: up to the policy's.
+    pub budget: Vec<(Scope, LimitKind, u64)>,
+    /// One more round for the failed check.
+    pub send_back: bool,
+    /// The working copy as it stands is meant.
+    pub keep: bool,
+    /// The working copy is put back to the last snapshot.
+    pub rebuild: bool,
+    /// Why; recorded.
+    pub reason: Option<String>,
+}
+
+impl ResumeOptions {
+    /// What is accepted by saying what becomes of the working copy.
+    fn implied(&self) -> &'static [DifferenceCode] {
+        if self.keep || self.rebuild {
+            &[DifferenceCode::WorktreeChanged, DifferenceCode::LockfileChanged]
+        } else {
+            &[]
+        }
+    }
+}
+
+/// What going on would meet.
+#[derive(Debug)]
+pub struct Outlook {
+    /// The run.
+    pub view: RunView,
+    /// The verdict.
+    pub verdict: ResumeVerdict,
+    /// Every difference.
+    pub differences: Vec<Difference>,
+    /// The step that comes next.
+    pub next_step: Option<StepKey>,
+    /// What the files say now.
+    pub present: Present,
+}
+
+impl Outlook {
+    /// The revision that the policy is read from; `None` is the checkout.
+    pub fn policy_rev(&self) -> Option<&str> {
+        self.present.policy.as_ref().ok()?.rev.as_deref()
+    }
+}
+
+/// `--dry-run`: the verdict and its reasons. Changes nothing.
+pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &ResumeOptions) -> Result<Outlook, OpsError> {
+    let home = place.home()?;
+    let store = Store::open(&home.database())?;
+    let view = store.view(run)?;
+    let supervisor = Supervisor::start()?;
+    let host = Host {
+        repo: &place.repo,
+        home: &home,
+        supervisor: &supervisor,
+        vars: &place.vars,
+        own_program: acting.own_program,
+        who: acting.who.clone(),
+    };
+    refuse::rolled_back(&home, &view)?;
+    let present = given::present(place, &view.inputs);
+    refuse::reused_policy_version(&store, &view, &present)?;
+    let differences = validate::differences(&host, &view, &present)?;
+    let accepted = [&options.accept[..], options.implied()].concat();
+    let next_step = Manifest::of(&view).next_step;
+    let outlook = Outlook { verdict: verdict(&differences, &accepted), differences, next_step, present, view };
+    refuse::nothing_to_accept(run, &outlook, options)?;
+    Ok(outlook)
+}
+
+/// Resumes.
+pub fn resume(
+    place: &Place,
+    mut acting: Acting<'_>,
+    run: &RunId,
+    options: &ResumeOptions,
+    tell: &mut dyn FnMut(&Outlook),
+) -> Result<Answer, OpsError> {
+    if let Some(outer) = place.var(crate::config::env_vars::AGENTRUN_RUN_ID) {
+        let message = format!("this command was called from inside run {outer}, which may not start or resume runs");
+        return Err(OpsError::failed(Code::NestedRun, message));
+    }
+    if let Some(answer) = nothing_to_do(place, &mut acting, &place.store()?.view(run)?.run)? {
+        return Ok(answer);
+    }
+    let outlook = outlook(place, &acting, run, options)?;
+    let mut record = outlook.view.run.clone();
+    tell(&outlook);
+    refuse::by_verdict(run, &outlook)?;
+    refuse::undecided(&outlook, options)?;
+    // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
+    let (inputs, changes) = adjust::adjustments(&place.repo, &outlook, options)?;
+    refuse::exhausted(&outlook, &inputs)?;
+    let home = place.home()?;
+    let mut store = Store::open(&home.database())?;
+    store.refuse_reused_versions(&inputs)?;
+    if record.status == RunStatus::DeadLetter {
+        record = requeue(&mut store, &acting, &record, options)?;
+    }
+    // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
+    let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
+    claimed.left_work = match (options.keep, options.rebuild) {
+        (true, _) => LeftWork::Keep,
+        (false, true) => LeftWork::Rebuild,
+        (false, false) => LeftWork::ByCase,
+    };
+    if !changes.is_empty() {
+        claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
+    }
+    carry_out(place, &home, acting, claimed, Via::Resumed)
+}
+
+/// Goes on with a run as `start` does when it finds one that was cut: the verdict must be VALID.
+pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result<Answer, OpsError> {
+    let mut answer = resume(place, acting, run, &ResumeOptions::default(), &mut |_| {})?;
+    answer.via = via;
+    Ok(answer)
+}
+
+/// A run that is done, or that somebody works on, is not resumed.
+fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+    let run = &record.id;
+    match record.status {
+        RunStatus::Succeeded | RunStatus::Canceled => {
+            let view = at_rest(place, &place.home()?, acting, place.store()?, run)?;
+            let remark = format!("run {run} is {} already; nothing was executed", record.status);
+            Ok(Some(Answer { exit: exit_of(&view.run), view, via: Via::Reused, remark: Some(remark) }))
+        }
+        RunStatus::Running => match follow::holding(record) {
+            Holding::Held => Err(OpsError::about(run, Code::Busy, held_message(record))),
+            Holding::Foreign if !follow::holder_is_gone(&place.store()?, record, acting.inbox, acting.observer)? => {
+                Err(OpsError::about(run, Code::Busy, format!("run {run} is being worked on by another machine")))
+            }
+            Holding::Free | Holding::Stuck | Holding::Abandoned | Holding::Foreign => Ok(None),
+        },
+        RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
+            let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
+            let message = format!("run {run} may be tried again at {at}");
+            let code = record.code.filter(|c| c.entry().exit == Exit::RetryLater).unwrap_or(Code::RateLimit);
+            Err(OpsError::about(run, code, message))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn held_message(record: &RunRecord) -> String {
+    let holder = record.lease.as_ref().map(|l| l.holder.pid.to_string()).unwrap_or_default();
+    format!("run {} is being worked on by process {holder}", record.id)
+}
+
+/// A dead letter goes back by a person, with a reason.
+fn requeue(
+    store: &mut Store,
+    acting: &Acting<'_>,
+    record: &RunRecord,
+    options: &ResumeOptions,
+) -> Result<RunRecord, OpsError> {
+    let Some(reason) = options.reason.clone() else {
+        let message = format!("run {} is a dead letter: say with --reason what was changed", record.id);
+        return Err(OpsError::about(&record.id, Code::DeadLetter, message));
+    };
+    let decision =
+        Decision { event: RunEvent::Requeue, expected_fence: record.fence, failure: None, retry_at: None, reason };
+    Ok(store.decide(&record.id, &decision, &acting.who.context())?)
+}
+
+/// Every run whose holder is gone: for `resume --stale`.
+pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
+    let candidates = store.stale_candidates()?;
+    let lost =
+        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
+    Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
+}

@@ -1,0 +1,105 @@
+//! What resume refuses before it claims the run: a claim opens an attempt, so afterwards it would be too late.
+
+use super::{Outlook, ResumeOptions};
+use crate::artifacts::home::Home;
+use crate::artifacts::manifest_file;
+use crate::domain::failure::Code;
+use crate::domain::ids::RunId;
+use crate::domain::plan::resume::ResumeVerdict;
+use crate::domain::record::{RunInputs, RunView};
+use crate::domain::run::RunStatus;
+use crate::engine::validate::Present;
+use crate::ops::error::OpsError;
+use crate::store::Store;
+
+/// A manifest that shows more than the database knows: the database was put back (F14).
+pub(super) fn rolled_back(home: &Home, view: &RunView) -> Result<(), OpsError> {
+    let Some(manifest) = manifest_file::read(&home.run_dir(&view.run.id)?)? else { return Ok(()) };
+    if manifest.generation > view.chain.count {
+        let message = format!(
+            "the manifest of run {} shows event {}, the database ends at {}: an older database was put in place",
+            view.run.id, manifest.generation, view.chain.count
+        );
+        return Err(OpsError::about(&view.run.id, Code::StateRolledBack, message));
+    }
+    Ok(())
+}
+
+/// A policy that changed and kept the version of another one (R-F5): it would hold from here on.
+pub(super) fn reused_policy_version(store: &Store, view: &RunView, present: &Present) -> Result<(), OpsError> {
+    let Ok(new) = &present.policy else { return Ok(()) };
+    let mut inputs = view.inputs.clone();
+    (inputs.policy, inputs.policy_sha256) = (new.policy.clone(), new.sha256);
+    Ok(store.refuse_reused_versions(&inputs)?)
+}
+
+/// A code that is accepted and does not differ: whoever wrote it had another state in mind.
+pub(super) fn nothing_to_accept(run: &RunId, outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+    let differs = |code| outlook.differences.iter().any(|d| d.code == code);
+    let Some(code) = options.accept.iter().copied().find(|code| !differs(*code)) else { return Ok(()) };
+    let mut there: Vec<String> = outlook.differences.iter().map(|d| d.code.to_string()).collect();
+    there.dedup();
+    let there = if there.is_empty() { "nothing differs".to_owned() } else { format!("it has {}", there.join(", ")) };
+    let message = format!("run {run} has no difference {code} that could be accepted: {there}");
+    Err(OpsError::about(run, Code::InvalidState, message))
+}
+
+pub(super) fn by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
+    let named = |wanted: ResumeVerdict| {
+        let codes = outlook.differences.iter().filter(|d| d.verdict == wanted);
+        codes.map(|d| format!("{}: {}", d.code, d.note)).collect::<Vec<_>>().join("; ")
+    };
+    match outlook.verdict {
+        ResumeVerdict::Valid => Ok(()),
+        ResumeVerdict::ReviewRequired => {
+            let what = named(ResumeVerdict::ReviewRequired);
+            Err(OpsError::about(run, Code::ReviewRequired, format!("run {run} differs from its record: {what}")))
+        }
+        ResumeVerdict::ResumeBlocked => {
+            let what = named(ResumeVerdict::ResumeBlocked);
+            let message = format!("run {run} cannot go on, and nobody can accept that: {what}");
+            Err(OpsError::about(run, Code::ResumeBlocked, message))
+        }
+    }
+}
+
+/// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
+/// person puts back with a reason gets its one attempt, also when that person was cut off right after putting it back (it
+/// then waits for no moment, as every other wait does). A run whose holder is gone is taken over all the same: what is left of
+/// it must be ended and counted, and then it is a dead letter.
+pub(super) fn exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
+    let run = &outlook.view.run;
+    let put_back = run.status == RunStatus::Retrying && run.retry_at.is_none();
+    if put_back || matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
+        return Ok(());
+    }
+    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+    let used = outlook.view.task_usage.failed_attempts;
+    match limit {
+        Some(limit) if used >= limit => {
+            let message =
+                format!("task.attempts is limited to {limit}, used {used}: raise it with --budget task.attempts=N");
+            Err(OpsError::about(&run.id, Code::BudgetExceeded, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A person must say what becomes of a failed attempt's changes (`keep_changes: review`), or what was done about whatever
+/// stopped the run: tampering is not made good by going on.
+pub(super) fn undecided(outlook: &Outlook, options: &ResumeOptions) -> Result<(), OpsError> {
+    let run = &outlook.view.run;
+    if run.status == RunStatus::Blocked && options.reason.is_none() {
+        let why = run.message.as_deref().unwrap_or("something is in its way");
+        let message = format!("run {} was stopped: {why}; say with --reason what was done about it", run.id);
+        return Err(OpsError::about(&run.id, run.code.unwrap_or(Code::ReviewRequired), message));
+    }
+    if run.status != RunStatus::ReviewRequired || options.keep || options.rebuild {
+        return Ok(());
+    }
+    let message = format!(
+        "run {} left changes for review: go on in them with --keep, or from the last good state with --rebuild",
+        run.id
+    );
+    Err(OpsError::about(&run.id, Code::ReviewRequired, message))
+}
