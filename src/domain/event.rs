@@ -48,6 +48,8 @@ words! {
         ArtifactRecorded = "artifact.recorded",
         /// The workspace's contents were kept as a commit.
         SnapshotTaken = "snapshot.taken",
+        /// A print of what the repository's git folder can run was taken, to be compared with later.
+        GuardTaken = "guard.taken",
         /// The workspace is ready.
         WorkspacePrepared = "workspace.prepared",
         /// The workspace was made equal to a snapshot again.

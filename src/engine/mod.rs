@@ -10,6 +10,7 @@
 //! - [`run`]: attempts until the run rests; [`attempt`]: one of them, step by step; [`rest`]: how one comes to rest
 //! - [`steps`]: how each kind of step is carried out; [`clocks`] and [`meter`]: what stops one
 //! - [`workspace`]: the working copy before, between and after steps
+//! - [`guard`]: the user's git folder over the run's life
 //! - [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
 //! - [`heartbeat`]: the lease; [`kept`]: artifacts; [`closing`]: reports and the manifest
 
@@ -18,6 +19,7 @@ pub mod clocks;
 pub mod closing;
 pub mod error;
 pub mod facts;
+pub mod guard;
 pub mod heartbeat;
 pub mod held;
 pub mod host;

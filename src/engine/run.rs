@@ -137,6 +137,7 @@ fn one_attempt(
     let (copy, end) = match prepared {
         Ok((copy, calls)) => {
             let end = work(host, inbox, &mut held, observer, (&view, &copy, calls, run_until));
+            let end = end.and_then(|end| unless_tampered(host, &mut held, &copy, end));
             (Some(copy), end)
         }
         Err(error) => (None, Err(error)),
@@ -185,7 +186,7 @@ fn prepare(
         recover::end_leftovers(host, held, view)?;
         host.repo.reclaim_locks(held.hold.run.as_str(), &host.home.work_dir(&held.hold.run)?)?;
     }
-    let copy = Copy::prepare(host, held, &view.run.components.base_commit)?;
+    let copy = Copy::prepare(host, held, view)?;
     let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, (view, left_work))? };
     Ok((copy, calls))
 }
@@ -197,6 +198,10 @@ fn work(
     observer: &mut dyn Observer,
     (view, copy, calls, run_until): (&RunView, &Copy, Calls, BootMs),
 ) -> Result<AttemptEnd, EngineError> {
+    // Before anything is executed: what the holder before us did not live to see.
+    if let Some(failure) = copy.guard.check(host, held, &copy.workspace, None)? {
+        return Ok(AttemptEnd::Failed(failure));
+    }
     // A cancel may have been asked for while nobody worked on the run, or on the way here.
     if held.store().find_run(&held.hold.run)?.is_some_and(|run| run.cancel_requested) {
         return Ok(AttemptEnd::Stopped(Cause::Cancel));
@@ -207,6 +212,17 @@ fn work(
     let until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
     let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until };
     Attempt::new(setting)?.carry_out()
+}
+
+/// The end of an attempt, but where the git folder was changed by a step after the last agent. Looked at once an attempt: a
+/// command costs too little to look after each.
+fn unless_tampered(host: &Host<'_>, held: &mut Held, copy: &Copy, end: AttemptEnd) -> Result<AttemptEnd, EngineError> {
+    let is_known = matches!(&end, AttemptEnd::Failed(failure) if failure.code == Code::GitTamper);
+    if is_known || end == AttemptEnd::Stopped(Cause::LeaseLost) {
+        return Ok(end);
+    }
+    let tampered = copy.guard.check(host, held, &copy.workspace, None)?;
+    Ok(tampered.map_or(end, AttemptEnd::Failed))
 }
 
 /// Whether the holder before died in the last attempt that the task had. What it left is settled by now: work that it had

@@ -2,6 +2,7 @@
 //! wrote is thrown away before it is kept as a patch.
 
 use super::error::EngineError;
+use super::guard::Guard;
 use super::held::Held;
 use super::host::Host;
 use super::keep::keep;
@@ -10,10 +11,10 @@ use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::ids::{RunId, StepKey};
-use crate::domain::record::{ArtifactRecord, ArtifactType, Dirty};
+use crate::domain::record::{ArtifactRecord, ArtifactType, Dirty, RunView};
 use crate::domain::task::WorkspaceKind;
 use crate::failpoints::{self, When};
-use crate::git::{GuardPrint, Snapshot, Workspace};
+use crate::git::{Snapshot, Workspace};
 
 /// The pin that keeps the base commit from being collected.
 pub const BASE_PIN: &str = "base";
@@ -29,13 +30,14 @@ pub struct Copy {
     pub workspace: Workspace,
     /// The run's changes are the difference from this commit.
     pub start: String,
-    guard: GuardPrint,
-    own_guard: GuardPrint,
+    /// What the user's git folder and the copy's own must still be.
+    pub guard: Guard,
 }
 
 impl Copy {
     /// Makes the copy ready: the one that is there, or a new one at the newest snapshot.
-    pub fn prepare(host: &Host<'_>, held: &mut Held, base: &str) -> Result<Self, EngineError> {
+    pub fn prepare(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<Self, EngineError> {
+        let base = &view.run.components.base_commit;
         let run = held.hold.run.clone();
         let fresh = host.repo.pinned(run.as_str(), BASE_PIN)?.is_none();
         if fresh {
@@ -51,8 +53,8 @@ impl Copy {
             Some(start) => start,
             None => first_commit(host, held, &workspace, base)?,
         };
-        let (guard, own_guard) = (host.repo.guard()?, workspace.guard()?);
-        Ok(Self { workspace, start, guard, own_guard })
+        let guard = Guard::begin(host, held, view, &workspace)?;
+        Ok(Self { workspace, start, guard })
     }
 
     /// Keeps the copy's contents as a commit in the user's repository.
@@ -66,31 +68,6 @@ impl Copy {
         }
         held.stage(Change::Snapshot { commit: snapshot.commit.clone(), step: step.cloned() })?;
         Ok(snapshot)
-    }
-
-    /// What was changed in the user's own git folder under the run, if anything was (F81). The copy's git folder is the
-    /// agent's to change: that is told, and neutral, because nothing here obeys it.
-    pub fn check_guard(&self, host: &Host<'_>, held: &mut Held, step: &StepKey) -> Result<Option<String>, EngineError> {
-        let own = crate::git::tampering(&self.own_guard, &self.workspace.guard()?);
-        if !own.is_empty() && held.inputs.spec.workspace == WorkspaceKind::Isolated {
-            held.note(EventKind::WarningRaised, Some(step), &format!("git_config_changed: {}", own.join(", ")))?;
-        }
-        let changes = crate::git::changes(&self.guard, &host.repo.guard()?);
-        let named = |dangerous: bool| {
-            let those = changes.iter().filter(|c| c.is_dangerous == dangerous).map(|c| c.what.clone());
-            those.collect::<Vec<_>>().join(", ")
-        };
-        // A person may fetch or name a branch meanwhile; only what can run code or lead elsewhere stops the run.
-        let (harmless, dangerous) = (named(false), named(true));
-        if !harmless.is_empty() {
-            held.note(
-                EventKind::WarningRaised,
-                Some(step),
-                &format!("the repository's git folder changed: {harmless}"),
-            )?;
-        }
-        let told = || format!("the repository's git folder was changed during the run: {dangerous}");
-        Ok((!dangerous.is_empty()).then(told))
     }
 
     /// Saves what lies in the copy beyond `commit` as a patch, then makes the copy equal to it.

@@ -15,6 +15,7 @@ mod processes;
 mod start_again;
 mod status;
 mod steps;
+mod tampering;
 mod timeouts;
 mod validation;
 mod workspace;

@@ -140,8 +140,7 @@ impl Attempt<'_> {
             return self.begin_anew(ended, agent.call);
         }
         // Whatever else it did or failed to do: the next attempt takes the git folder as it finds it.
-        let tampered = self.copy.check_guard(self.host, self.held, &step.key)?;
-        let tampered = tampered.map(|what| Failure::new(Code::GitTamper, what));
+        let tampered = self.copy.guard.check(self.host, self.held, &self.copy.workspace, Some(&step.key))?;
         let failure = tampered.or_else(|| failure.map(|f| start_failure(f, &ended.ending.status)));
         match failure {
             None => {
