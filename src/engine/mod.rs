@@ -11,7 +11,7 @@
 //! - [`steps`]: how each kind of step is carried out; [`clocks`] and [`meter`]: what stops one
 //! - [`workspace`]: the working copy before, between and after steps
 //! - [`guard`]: the user's git folder over the run's life
-//! - [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
+//! - [`orphans`] and [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
 //! - [`heartbeat`]: the lease; [`kept`]: artifacts; [`closing`]: reports and the manifest
 
 pub mod attempt;
@@ -27,6 +27,7 @@ pub mod keep;
 pub mod kept;
 pub mod meter;
 pub mod observer;
+pub mod orphans;
 pub mod recover;
 pub mod rest;
 pub mod run;

@@ -1,5 +1,5 @@
-//! What an earlier holder left (R-W4, F31): its processes are ended first, then each step that it was in the middle of is
-//! looked at, and either taken as finished or put back so that it is done again, in the gentlest way that is safe.
+//! What an earlier holder left (R-W4): each step that it was in the middle of is looked at, and either taken as finished or
+//! put back so that it is done again, in the gentlest way that is safe. Its processes are ended before (`orphans`).
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,9 @@ use super::error::EngineError;
 use super::held::Held;
 use super::host::Host;
 use super::kept::keep_artifacts;
+use super::orphans::{self, LateWork, Outlived};
 use super::steps::agent::{self, Call};
-use super::workspace::Copy;
+use super::workspace::{Copy, before_pin, mostly_gone};
 use crate::agents::{AgentEnd, Inspection, Progress};
 use crate::artifacts::run_dir::{self, StepFile};
 use crate::artifacts::transcript::tail;
@@ -19,7 +20,7 @@ use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline;
 use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::{ExecutionRecord, Identity, RunView, StepRecord};
+use crate::domain::record::{ExecutionRecord, RunView, StepRecord};
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepBody, StepKind};
 
@@ -38,38 +39,25 @@ pub enum LeftWork {
     Rebuild,
 }
 
-/// Ends every process that earlier attempts of the run have left. Strangers that got one of their pids are left alone.
-pub fn end_leftovers(host: &Host<'_>, held: &mut Held, view: &RunView) -> Result<(), EngineError> {
-    let open = view.executions.iter().filter(|e| e.finished_at.is_none());
-    let known: Vec<Identity> = open.filter_map(|e| e.child.clone()).collect();
-    let marker = super::steps::marker(host, &held.hold);
-    let grace = held.inputs.policy.timeouts.grace;
-    let found = crate::process::leftovers::end_leftovers(&marker, &known, grace);
-    if found.strangers > 0 {
-        held.note(
-            EventKind::WarningRaised,
-            None,
-            "stale_pid=true: a recorded process id belongs to somebody else now",
-        )?;
-    }
-    if found.ended > 0 || !found.survivors.is_empty() {
-        let reason = format!("{} processes of an earlier attempt ended, {} left", found.ended, found.survivors.len());
-        held.note(EventKind::LeftoversEnded, None, &reason)?;
-    }
-    held.commit()
-}
-
 /// Settles every step that was being executed when its holder went away, and decides how agents go on.
 pub fn settle(
     host: &Host<'_>,
     held: &mut Held,
     copy: &Copy,
-    (view, left_work): (&RunView, LeftWork),
+    (view, left_work, outlived): (&RunView, LeftWork, Outlived),
 ) -> Result<Calls, EngineError> {
     let mut calls = Calls::new();
+    copy.finish_restore(host, held)?;
+    let left_work = match (left_work, orphans::report_late_work(host, held, copy, (view, outlived))?) {
+        // Nobody can tell the agent's work from what came later: it is kept as a patch, and the agent begins anew.
+        (LeftWork::ByCase, LateWork::Reported) => LeftWork::Rebuild,
+        (left_work, _) => left_work,
+    };
     let was_cut = view.steps.iter().any(|s| s.state == StepState::Running);
     if left_work == LeftWork::Rebuild && !was_cut {
-        copy.save_and_restore(host, held, &last_good(copy, view), None)?;
+        // What commands made since the last agent belongs to steps that are done: the end of the last attempt has it.
+        let last = view.run.snapshot.clone().unwrap_or_else(|| copy.start.clone());
+        copy.save_and_restore(host, held, &last, None)?;
     }
     for step in view.steps.iter().filter(|s| s.state == StepState::Running) {
         match step.kind {
@@ -202,6 +190,10 @@ fn adopt(
     held.note(EventKind::AgentAdopted, Some(step), "the agent had finished before its end could be recorded")?;
     let ended = Some(vanished(active, end.result.clone()));
     let snapshot = copy.snapshot(host, held, Some(step))?;
+    if let Some(failure) = snapshot.gone.map(mostly_gone) {
+        let failed = StepMove::new(step, StepEvent::Fail);
+        return held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }));
+    }
     let artifacts = match view.inputs.spec.step(step) {
         Some(spec) => keep_artifacts(host, held, spec, copy.workspace.dir())?,
         None => Ok(BTreeMap::new()),
@@ -299,10 +291,14 @@ fn start_over(
     copy: &Copy,
     (view, step): (&RunView, &StepKey),
 ) -> Result<(), EngineError> {
-    copy.save_and_restore(host, held, &last_good(copy, view), Some(step))
+    let last_good = last_good(host, copy, (view, step))?;
+    copy.save_and_restore(host, held, &last_good, Some(step))
 }
 
-/// The state after the last succeeded step.
-fn last_good(copy: &Copy, view: &RunView) -> String {
-    view.checkpoints.iter().rev().find_map(|c| c.commit.clone()).unwrap_or_else(|| copy.start.clone())
+/// The state before the step's newest execution: what agents and commands that are done have made, and nothing of its own.
+fn last_good(host: &Host<'_>, copy: &Copy, (view, step): (&RunView, &StepKey)) -> Result<String, EngineError> {
+    if let Some(before) = host.repo.pinned(view.run.id.as_str(), &before_pin(step))? {
+        return Ok(before);
+    }
+    Ok(view.checkpoints.iter().rev().find_map(|c| c.commit.clone()).unwrap_or_else(|| copy.start.clone()))
 }

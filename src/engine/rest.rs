@@ -113,7 +113,7 @@ pub fn record_end(
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
         }
-        AttemptEnd::Failed(failure) if left == Left::ForReview => {
+        AttemptEnd::Failed(failure) if left == Left::ForReview || failure.code == Code::ReviewRequired => {
             (AttemptEvent::Fail, RunEvent::Review, Some(failure.clone()), None)
         }
         AttemptEnd::Failed(failure) => {
@@ -172,7 +172,8 @@ fn tried(held: &Held, view: &RunView, (waited, run_until): (Millis, BootMs)) -> 
     Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, left, seed })
 }
 
-/// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, and what lies in it is a commit.
+/// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, what lies in it is a commit, and
+/// what git alone held in it is pinned.
 fn put_away(
     host: &Host<'_>,
     held: &mut Held,
@@ -183,6 +184,12 @@ fn put_away(
     let Some(copy) = copy.filter(|_| over && held.inputs.spec.workspace == WorkspaceKind::Isolated) else {
         return Ok(());
     };
+    let left = copy.keep_loose_ends(host, held)?;
+    if !left.is_empty() {
+        let remark = format!("the working copy stays at {}: {}", copy.workspace.dir().display(), left.join("; "));
+        held.note(EventKind::WarningRaised, None, &remark)?;
+        return held.commit();
+    }
     let where_to = if changed { "its changes are on a branch and in a patch" } else { "it had no changes" };
     copy.workspace.remove(&host.home.work_root())?;
     held.note(EventKind::WorkspaceRemoved, None, where_to)?;

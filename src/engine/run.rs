@@ -10,6 +10,7 @@ use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
+use super::orphans::{self, Outlived};
 use super::recover::{self, LeftWork};
 use super::rest;
 use super::workspace::Copy;
@@ -42,6 +43,8 @@ pub struct Claimed {
     pub opened_by: OpenedBy,
     /// What becomes of the work that earlier attempts left.
     pub left_work: LeftWork,
+    /// The last sign of life of the holder before, or when the run came to rest: a claim puts its own in the record.
+    pub last_sign: Option<UtcMs>,
 }
 
 /// Claims a run that is at rest, or that its holder has abandoned.
@@ -64,7 +67,8 @@ pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) 
         expected_fence: run.fence,
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
-    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase })
+    let last_sign = run.heartbeat_at.max(run.finished_at);
+    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase, last_sign })
 }
 
 /// This process, as the holder of a lease.
@@ -122,7 +126,9 @@ fn one_attempt(
     observer: &mut dyn Observer,
     (run_until, waited): (BootMs, Millis),
 ) -> Result<(Rested, Option<Millis>), EngineError> {
-    let view = claimed.store.view(&claimed.hold.run)?;
+    let mut view = claimed.store.view(&claimed.hold.run)?;
+    // As the holder before left it: time in which nobody worked is no work, and who came later is somebody else.
+    view.run.heartbeat_at = claimed.last_sign;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
     let _pulse = pulse(host, inbox, &held.hold, held.inputs.policy.leases)?;
     let keys: Vec<StepKey> = view.steps.iter().map(|s| s.key.clone()).collect();
@@ -182,12 +188,13 @@ fn prepare(
     let first = held.hold.attempt == 1;
     let dir = host.home.create_run_dir(&held.hold.run)?;
     make_private(&dir.attempt(held.hold.attempt))?;
+    let mut outlived = Outlived::Nobody;
     if !first {
-        recover::end_leftovers(host, held, view)?;
+        outlived = orphans::end_leftovers(host, held, view)?;
         host.repo.reclaim_locks(held.hold.run.as_str(), &host.home.work_dir(&held.hold.run)?)?;
     }
     let copy = Copy::prepare(host, held, view)?;
-    let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, (view, left_work))? };
+    let calls = if first { Calls::new() } else { recover::settle(host, held, &copy, (view, left_work, outlived))? };
     Ok((copy, calls))
 }
 

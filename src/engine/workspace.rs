@@ -9,12 +9,13 @@ use super::keep::keep;
 use crate::artifacts::home::make_private;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
-use crate::domain::failure::Code;
+use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::{RunId, StepKey};
 use crate::domain::record::{ArtifactRecord, ArtifactType, Dirty, RunView};
 use crate::domain::task::WorkspaceKind;
 use crate::failpoints::{self, When};
-use crate::git::{Snapshot, Workspace};
+use crate::git::{BroughtHome, GitError, KEPT, LooseEnd, Snapshot, Workspace};
+use crate::store::EventFilter;
 
 /// The pin that keeps the base commit from being collected.
 pub const BASE_PIN: &str = "base";
@@ -23,6 +24,20 @@ pub const START_PIN: &str = "start";
 
 /// The pin that remembers what the run's branch was last set to: a branch that somebody moved is not overwritten.
 pub const BRANCH_PIN: &str = "branch";
+
+/// The pin of the state in which an agent step began its newest execution.
+pub fn before_pin(step: &StepKey) -> String {
+    format!("before-{step}")
+}
+
+/// Why a step whose copy has lost most of its files is no success: what was checked is not what would be brought home.
+pub fn mostly_gone((gone, tracked): (usize, usize)) -> Failure {
+    let message = format!(
+        "{gone} of {tracked} tracked files are gone from the working copy, and no commit in it says that this is meant; \
+         they are still on the run's branch"
+    );
+    Failure::new(Code::ReviewRequired, message)
+}
 
 /// The copy and what its changes are counted from.
 pub struct Copy {
@@ -80,19 +95,14 @@ impl Copy {
     ) -> Result<(), EngineError> {
         let left = self.snapshot(host, held, step)?;
         if host.repo.tree_of(&left.commit)? != host.repo.tree_of(commit)? {
-            let patch = host.repo.patch(commit, &left.commit)?;
-            let name = format!("saved-attempt-{}-{}.patch", held.hold.attempt, &left.commit[..12]);
-            let kept = keep(host, held, &name, &patch)?;
-            let reason = format!("kept as {} before the workspace was rebuilt", kept.path);
-            held.stage(Change::Artifact(ArtifactRecord {
-                kind: ArtifactType::SavedWork,
-                path: kept.path,
-                sha256: kept.sha256,
-                size: kept.size,
+            let path = save(host, held, (commit, &left.commit), step)?;
+            held.stage(Change::Note {
+                kind: EventKind::WorkSaved,
                 step: step.cloned(),
-                attempt: held.hold.attempt,
-            }))?;
-            held.note(EventKind::WorkSaved, step, &reason)?;
+                reason: format!("kept as {path} before the workspace was rebuilt"),
+                body: serde_json::json!({ REBUILDS_TO: commit }),
+            })?;
+            // If we die after this, whoever takes over finishes the rebuilding before anything else.
             held.commit()?;
             let _ = failpoints::reached(When::Before, "restore");
             self.workspace.restore(commit)?;
@@ -100,6 +110,38 @@ impl Copy {
         }
         held.note(EventKind::WorkspaceRestored, step, &format!("made equal to {}", &commit[..12]))?;
         held.stage(Change::Snapshot { commit: commit.to_owned(), step: step.cloned() })
+    }
+
+    /// Finishes a rebuilding in whose middle a holder died: half of one state and half of another is no state to go on in.
+    pub fn finish_restore(&self, host: &Host<'_>, held: &mut Held) -> Result<(), EngineError> {
+        let newest = |kind| {
+            let run = Some(held.hold.run.clone());
+            held.store().events(&EventFilter { run, kind: Some(kind), limit: Some(1), ..EventFilter::default() })
+        };
+        let (begun, done) = (newest(EventKind::WorkSaved)?, newest(EventKind::WorkspaceRestored)?);
+        let Some(begun) = begun.last().filter(|begun| done.last().is_none_or(|done| done.n < begun.n)) else {
+            return Ok(());
+        };
+        let body: serde_json::Value = serde_json::from_str(&begun.body).unwrap_or_default();
+        let Some(commit) = body[REBUILDS_TO].as_str().map(ToOwned::to_owned) else { return Ok(()) };
+        held.note(EventKind::WarningRaised, None, "the rebuilding of the workspace was cut off, and is finished now")?;
+        self.save_and_restore(host, held, &commit, None)?;
+        held.commit()
+    }
+
+    /// Pins what git alone holds in the copy: stashes, other branches, staged contents. Answers what could not be.
+    pub fn keep_loose_ends(&self, host: &Host<'_>, held: &mut Held) -> Result<Vec<String>, EngineError> {
+        let run = held.hold.run.clone();
+        let BroughtHome { ends, left } = self.workspace.bring_loose_ends(&self.start)?;
+        for LooseEnd { what, commit } in ends {
+            let pin = format!("{KEPT}{}", &commit[..12]);
+            host.repo.pin(run.as_str(), &pin, &commit)?;
+            let remark = format!("{what} of the working copy is kept as refs/agentrun/{run}/{pin}");
+            held.note(EventKind::WorkSaved, None, &remark)?;
+            held.note(EventKind::WarningRaised, None, &remark)?;
+        }
+        held.commit()?;
+        Ok(left)
     }
 
     /// Brings the changes home: a branch and a patch (R-W2). Answers whether there were any.
@@ -132,6 +174,30 @@ impl Copy {
     }
 }
 
+/// In the event of work that was saved: the commit that the copy is made equal to next.
+const REBUILDS_TO: &str = "rebuilds_to";
+
+/// Keeps what differs between two commits as a patch, and answers its path.
+fn save(
+    host: &Host<'_>,
+    held: &mut Held,
+    (from, left): (&str, &str),
+    step: Option<&StepKey>,
+) -> Result<String, EngineError> {
+    let patch = host.repo.patch(from, left)?;
+    let name = format!("saved-attempt-{}-{}.patch", held.hold.attempt, &left[..12]);
+    let kept = keep(host, held, &name, &patch)?;
+    held.stage(Change::Artifact(ArtifactRecord {
+        kind: ArtifactType::SavedWork,
+        path: kept.path.clone(),
+        sha256: kept.sha256,
+        size: kept.size,
+        step: step.cloned(),
+        attempt: held.hold.attempt,
+    }))?;
+    Ok(kept.path)
+}
+
 /// The pin of a snapshot.
 fn snapshot_pin(commit: &str) -> String {
     format!("snapshot-{}", &commit[..12])
@@ -147,28 +213,62 @@ pub fn index_path(host: &Host<'_>, run: &RunId) -> Result<std::path::PathBuf, En
 /// The copy that is there, or a new one at the newest snapshot.
 fn isolated(host: &Host<'_>, held: &mut Held, base: &str) -> Result<Workspace, EngineError> {
     let dir = host.home.work_dir(&held.hold.run)?;
-    if dir.exists() {
-        if let Ok(workspace) = Workspace::open(host.repo, &dir) {
-            return Ok(workspace);
-        }
-        set_aside(&dir)?;
-    }
     let newest = held.store().find_run(&held.hold.run)?.and_then(|run| run.snapshot);
-    let commit = newest.as_deref().unwrap_or(base);
+    let commit = newest.unwrap_or_else(|| base.to_owned());
+    if dir.exists() {
+        match Workspace::open(host.repo, &dir) {
+            Ok(workspace) => return Ok(workspace),
+            Err(why) => salvage(host, held, (&dir, &commit), &why)?,
+        }
+    }
+    let commit = commit.as_str();
     let workspace = Workspace::create(host.repo, &dir, commit)?;
     held.note(EventKind::WorkspacePrepared, None, &format!("isolated copy at {}", &commit[..12]))?;
     Ok(workspace)
 }
 
+/// A copy that cannot be used, most of the time because most of its files are gone (FR-H28). What was added or changed in it is
+/// kept as a patch, and nothing as deleted: nobody knows who deleted, and in the middle of what. Then it makes room.
+fn salvage(
+    host: &Host<'_>,
+    held: &mut Held,
+    (dir, newest): (&std::path::Path, &str),
+    why: &GitError,
+) -> Result<(), EngineError> {
+    let run = held.hold.run.clone();
+    let left = Workspace::salvage(host.repo, dir).and_then(|left| left.snapshot(newest, &format!("{run}: salvaged")));
+    let saved = match left {
+        Err(_) => "nothing in it could be read".to_owned(),
+        Ok(left) => {
+            for warning in &left.warnings {
+                held.note(EventKind::WarningRaised, None, warning)?;
+            }
+            if host.repo.tree_of(&left.commit)? == host.repo.tree_of(newest)? {
+                "nothing in it was new".to_owned()
+            } else {
+                host.repo.pin(run.as_str(), &snapshot_pin(&left.commit), &left.commit)?;
+                let saved =
+                    format!("what was new in it is kept as {}", save(host, held, (newest, &left.commit), None)?);
+                held.note(EventKind::WorkSaved, None, &saved)?;
+                saved
+            }
+        }
+    };
+    let aside = set_aside(dir)?;
+    let text = format!("the working copy could not be used ({why}): {saved}; it lies at {}", aside.display());
+    held.note(EventKind::WarningRaised, None, &text)?;
+    held.commit()
+}
+
 /// A copy that cannot be opened is moved out of the way, never deleted: somebody's work may be in it (FR-H4, FR-H11).
-fn set_aside(dir: &std::path::Path) -> Result<(), EngineError> {
+fn set_aside(dir: &std::path::Path) -> Result<std::path::PathBuf, EngineError> {
     for n in 1..1000 {
         let mut aside = dir.as_os_str().to_owned();
         aside.push(format!(".broken-{n}"));
         let aside = std::path::PathBuf::from(aside);
         if !aside.exists() {
             let moved = fs_err::rename(dir, &aside);
-            return moved.map_err(|e| EngineError::failed(Code::StoreIo, e.to_string()));
+            return moved.map(|()| aside).map_err(|e| EngineError::failed(Code::StoreIo, e.to_string()));
         }
     }
     Err(EngineError::failed(Code::WorkspaceLost, format!("{} cannot be moved aside", dir.display())))

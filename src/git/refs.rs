@@ -11,6 +11,9 @@ use super::paths;
 use super::repo::{Repo, oid};
 use crate::failpoints::{self, When};
 
+/// How the pins begin of work that came out of a run's copy and is on no branch. They outlive the run.
+pub const KEPT: &str = "kept-";
+
 impl Repo {
     /// The runs that have a pin or a branch, sorted: their numbers are never given again (R-M2).
     pub fn run_names(&self) -> Result<Vec<String>> {
@@ -42,12 +45,16 @@ impl Repo {
         Ok(self.target(&pin_name(run, name))?.map(|id| id.to_string()))
     }
 
-    /// Removes every pin of a run. Its branch stays.
+    /// Removes every pin of a run, but for those of work that is nowhere else. Its branch stays.
     pub fn unpin(&self, run: &str) -> Result<()> {
         let doing = format!("removing `refs/agentrun/{run}`");
         let refs = self.inner()?.references_glob(&format!("refs/agentrun/{run}/*")).map_err(GitError::git(&doing))?;
         for reference in refs {
             let mut reference = reference.map_err(GitError::git(&doing))?;
+            let kept = pin_name(run, KEPT);
+            if reference.name_bytes().starts_with(kept.as_bytes()) {
+                continue;
+            }
             patiently(|| match reference.delete() {
                 Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
                 deleted => deleted,

@@ -97,7 +97,7 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     match started {
         Started::New(hold) => {
             let left_work = LeftWork::ByCase;
-            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
+            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work, last_sign: None };
             carry_out(place, &home, acting, claimed, Via::New)
         }
         Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),

@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
 
 mod budgets;
+mod clean_base;
 mod codex_runs;
 mod commands;
 mod crash;
+mod destruction;
 mod kill_points;
 mod main_job;
 mod many_runs;

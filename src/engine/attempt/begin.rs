@@ -12,6 +12,7 @@ use crate::engine::error::EngineError;
 use crate::engine::host::{Message, now};
 use crate::engine::steps::agent::{self, AgentCall, Call};
 use crate::engine::steps::{Execution, command};
+use crate::engine::workspace::before_pin;
 use crate::process::ChildId;
 use crate::process::spec::CommandSpec;
 
@@ -79,7 +80,8 @@ impl Attempt<'_> {
             self.stopping = Some(Cause::Budget(breach));
             return Err(EngineError::failed(Code::BudgetExceeded, breach.to_string()));
         }
-        self.copy.snapshot(self.host, self.held, Some(&step.key))?;
+        let before = self.copy.snapshot(self.host, self.held, Some(&step.key))?;
+        self.host.repo.pin(self.held.hold.run.as_str(), &before_pin(&step.key), &before.commit)?;
         let (call, session) = self.calls.remove(&step.key).unwrap_or((Call::Fresh, None));
         let budget = self.budget_for_agent();
         let request = AgentCall {

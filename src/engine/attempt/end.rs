@@ -18,6 +18,7 @@ use crate::engine::host::now;
 use crate::engine::kept::keep_artifacts;
 use crate::engine::steps::agent::Call;
 use crate::engine::steps::command;
+use crate::engine::workspace::mostly_gone;
 use crate::process::{Ending, Haste, StartProblem, Status};
 
 /// An execution that has ended.
@@ -145,6 +146,9 @@ impl Attempt<'_> {
         match failure {
             None => {
                 let snapshot = self.copy.snapshot(self.host, self.held, Some(&step.key))?;
+                if let Some(failure) = snapshot.gone.map(mostly_gone) {
+                    return self.fail(step, execution(ended, result), failure);
+                }
                 let commit = Some(snapshot.commit);
                 self.succeed(step, Success { name: "CODE_GENERATED", commit, ended: Some(execution(ended, result)) })
             }

@@ -50,7 +50,7 @@ pub(super) fn take_over(workspace: &Workspace, store: &Repository, base: Oid) ->
 
 /// How many commits lead from `base` to `head`; nothing where none do. libgit2's own walks fail at the border of a shallow
 /// clone, where parents are missing; this one takes such for the end.
-fn commits_since(store: &Repository, base: Oid, head: Oid) -> Option<usize> {
+pub(super) fn commits_since(store: &Repository, base: Oid, head: Oid) -> Option<usize> {
     let base_time = store.find_commit(base).ok()?.time().seconds();
     let mut seen = HashSet::from([head]);
     let mut open = BinaryHeap::from([(i64::MAX, head)]);
@@ -115,7 +115,7 @@ fn from_copy(
 }
 
 /// True when a folder has nothing but files and folders: a link or a pipe among the objects would lead or wait elsewhere.
-fn is_plain(folder: &Path) -> bool {
+pub(super) fn is_plain(folder: &Path) -> bool {
     let is_plain_entry = |entry: std::io::Result<fs::DirEntry>| {
         let Ok(entry) = entry else { return false };
         match entry.file_type() {
@@ -158,12 +158,39 @@ fn packed_ref(git_dir: &Path, name: &str) -> Option<Oid> {
 
 /// Copies a commit and everything below it that the store does not have.
 fn copy_objects(objects: &Path, store: &Repository, head: Oid, copied: &mut Vec<Oid>) -> Copied {
-    let text = |error: git2::Error| error.message().to_owned();
-    let place = objects.to_str().ok_or("its path is no text")?;
-    let theirs = Odb::new().map_err(text)?;
-    theirs.add_disk_alternate(place).map_err(text)?;
-    let ours = store.odb().map_err(text)?;
-    Copier { theirs: &theirs, ours: &ours, copied }.commits(head)
+    Objects::open(objects, store)?.copy(head, copied)
+}
+
+/// The objects of a copy beside those of the user's repository.
+pub(super) struct Objects<'s> {
+    theirs: Odb<'static>,
+    ours: Odb<'s>,
+}
+
+impl<'s> Objects<'s> {
+    /// Opens a folder of objects that is known to be plain.
+    pub(super) fn open(objects: &Path, store: &'s Repository) -> std::result::Result<Self, String> {
+        let text = |error: git2::Error| error.message().to_owned();
+        let place = objects.to_str().ok_or("its path is no text")?;
+        let theirs = Odb::new().map_err(text)?;
+        theirs.add_disk_alternate(place).map_err(text)?;
+        Ok(Self { theirs, ours: store.odb().map_err(text)? })
+    }
+
+    /// Whether the user's repository has it.
+    pub(super) fn has(&self, id: Oid) -> bool {
+        self.ours.exists_ext(id, OdbLookupFlags::NO_REFRESH)
+    }
+
+    /// Copies a commit and everything below it that the user's repository does not have.
+    pub(super) fn copy(&self, head: Oid, copied: &mut Vec<Oid>) -> Copied {
+        Copier { theirs: &self.theirs, ours: &self.ours, copied }.commits(head)
+    }
+
+    /// Copies the contents of one file.
+    pub(super) fn copy_blob(&self, id: Oid, copied: &mut Vec<Oid>) -> Copied {
+        Copier { theirs: &self.theirs, ours: &self.ours, copied }.blob(id)
+    }
 }
 
 struct Copier<'o> {
@@ -172,7 +199,7 @@ struct Copier<'o> {
     copied: &'o mut Vec<Oid>,
 }
 
-type Copied = std::result::Result<(), String>;
+pub(super) type Copied = std::result::Result<(), String>;
 
 impl Copier<'_> {
     /// Parents before children and contents before commits: what the store has, it has completely, also after a crash.

@@ -2,12 +2,13 @@
 //! objects go straight into the user's repository, and the index lies beside the copy, out of the agent's way (T5, T6).
 //!
 //! `skeleton` writes a git folder, `copy` makes the isolated copy, `index` compares with the disk, `commits` takes over
-//! what the agent committed itself, `snapshot` and `restore` go from disk to commit and back.
+//! what the agent committed itself, `loose_ends` what it left in git besides, `snapshot` and `restore` go from disk to commit and back.
 
 mod commits;
 mod copy;
 mod durable;
 mod index;
+mod loose_ends;
 mod raw_object;
 mod restore;
 pub(in crate::git) mod skeleton;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use git2::Repository;
 
+pub use loose_ends::{BroughtHome, LooseEnd};
 pub(in crate::git) use raw_object::is_safe_name;
 pub use snapshot::Snapshot;
 
@@ -70,6 +72,11 @@ impl Workspace {
     /// Opens an isolated copy for somebody who does not hold its run: the private index is the holder's to write.
     pub fn look(repo: &Repo, dir: &Path) -> Result<Self> {
         Self::isolated(repo, dir)?.looked_at().complete()
+    }
+
+    /// An isolated copy of which most may be gone: to keep what is left of it, and for nothing else.
+    pub fn salvage(repo: &Repo, dir: &Path) -> Result<Self> {
+        Ok(Self::isolated(repo, dir)?.looked_at())
     }
 
     /// The same copy for somebody who does not hold its run.

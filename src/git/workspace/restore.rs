@@ -39,6 +39,12 @@ impl Workspace {
         if self.is_isolated() { self.renew_git_dir(commit) } else { Ok(()) }
     }
 
+    /// Gives an isolated copy a fresh `.git` at a commit, whatever was committed in it since; the files stay as they are. The old
+    /// one is kept beside the copy.
+    pub fn forget_commits(&self, commit: &str) -> Result<()> {
+        if self.is_isolated() { self.renew_git_dir(commit) } else { Ok(()) }
+    }
+
     /// Lays the user's uncommitted changes over an isolated copy of the same commit, links as links. `repo` is the
     /// checkout that `state` was read from.
     pub fn overlay_dirty(&self, repo: &Repo, state: &WorktreeState) -> Result<()> {

@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub tree: String,
     /// How many commits the agent made itself; they are the ancestors of `commit`.
     pub agent_commits: usize,
+    /// Where so many files are gone that they were kept and not recorded as deleted: how many, of how many tracked ones.
+    pub gone: Option<(usize, usize)>,
     /// True when the files differ from the base's.
     pub changed: bool,
     /// What could not be kept or believed, in words.
@@ -72,6 +74,7 @@ impl Workspace {
             commit: commit.to_string(),
             tree: tree.to_string(),
             agent_commits: count,
+            gone: mass,
             changed: tree != base.tree_id(),
             warnings,
         })
@@ -80,18 +83,39 @@ impl Workspace {
     /// When a file that differs from `base` was last changed, milliseconds since 1970; nothing where none differs. For a
     /// deleted file the folder that it was in tells.
     pub fn newest_change_ms(&self, base: &str) -> Result<Option<i64>> {
+        Ok(self.change_times(base)?.into_iter().filter_map(|(_, time)| time).max())
+    }
+
+    /// The files that differ from `base` and were changed after a moment, by path.
+    pub fn changed_since(&self, base: &str, ms: i64) -> Result<Vec<String>> {
+        let times = self.change_times(base)?.into_iter();
+        Ok(times.filter(|(_, time)| time.is_some_and(|time| time > ms)).map(|(path, _)| path).collect())
+    }
+
+    /// Where HEAD of the working copy is, if that commit was made after a moment and is not in the history of `known`. Its
+    /// objects are in the user's repository then.
+    pub fn commit_since(&self, base: &str, known: &str, ms: i64) -> Result<Option<String>> {
+        let repository = self.store()?;
+        let Some(head) = commits::take_over(self, &repository, oid(base)?)?.commit else { return Ok(None) };
+        let is_known = head == oid(known)? || commits::commits_since(&repository, head, oid(known)?).is_some();
+        let commit = repository.find_commit(head).map_err(GitError::git("reading a commit"))?;
+        let made = commit.time().seconds().saturating_mul(1000);
+        Ok((!is_known && made > ms).then(|| head.to_string()))
+    }
+
+    fn change_times(&self, base: &str) -> Result<Vec<(String, Option<i64>)>> {
         let repository = self.store()?;
         let tree = find_commit(&repository, base)?.tree().map_err(GitError::git("reading the base's tree"))?;
         let mut survey = index::survey(self, &repository, &tree)?;
         survey.delete()?;
         let beneath = Beneath::open(&self.dir).map_err(GitError::io(&self.dir))?;
         let diff = repository.diff_tree_to_index(Some(&tree), Some(&survey.index), None);
-        let mut newest = None;
+        let mut times = Vec::new();
         for delta in diff.map_err(GitError::git("comparing with the base"))?.deltas() {
-            let changed = changed_ms(&beneath, path_of(&delta).unwrap_or_default()).map_err(GitError::io(&self.dir))?;
-            newest = newest.max(changed);
+            let path = path_of(&delta).unwrap_or_default();
+            times.push((paths::text(path), changed_ms(&beneath, path).map_err(GitError::io(&self.dir))?));
         }
-        Ok(newest)
+        Ok(times)
     }
 
     /// True when so many files of `base` are gone that the copy looks half removed. Files that were only moved are there.

@@ -93,7 +93,7 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
     };
     refuse::rolled_back(&home, &view)?;
     let present = given::present(place, &view.inputs);
-    refuse::reused_policy_version(&store, &view, &present)?;
+    refuse::reused_policy_version(&store, &view, &present, options)?;
     let differences = validate::differences(&host, &view, &present)?;
     let accepted = [&options.accept[..], options.implied()].concat();
     let next_step = Manifest::of(&view).next_step;

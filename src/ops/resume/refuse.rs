@@ -5,7 +5,7 @@ use crate::artifacts::home::Home;
 use crate::artifacts::manifest_file;
 use crate::domain::failure::Code;
 use crate::domain::ids::RunId;
-use crate::domain::plan::resume::ResumeVerdict;
+use crate::domain::plan::resume::{DifferenceCode, ResumeVerdict};
 use crate::domain::record::{RunInputs, RunView};
 use crate::domain::run::RunStatus;
 use crate::engine::validate::Present;
@@ -25,9 +25,19 @@ pub(super) fn rolled_back(home: &Home, view: &RunView) -> Result<(), OpsError> {
     Ok(())
 }
 
-/// A policy that changed and kept the version of another one (R-F5): it would hold from here on.
-pub(super) fn reused_policy_version(store: &Store, view: &RunView, present: &Present) -> Result<(), OpsError> {
+/// A policy that changed and kept the version of another one (R-F5), where it would hold from here on: an agent that works in
+/// place cannot block its run by what it writes there.
+pub(super) fn reused_policy_version(
+    store: &Store,
+    view: &RunView,
+    present: &Present,
+    options: &ResumeOptions,
+) -> Result<(), OpsError> {
     let Ok(new) = &present.policy else { return Ok(()) };
+    let is_accepted = options.accept.contains(&DifferenceCode::PolicyChanged);
+    if present.may_be_the_agents(view.inputs.spec.workspace) && !is_accepted {
+        return Ok(());
+    }
     let mut inputs = view.inputs.clone();
     (inputs.policy, inputs.policy_sha256) = (new.policy.clone(), new.sha256);
     Ok(store.refuse_reused_versions(&inputs)?)
