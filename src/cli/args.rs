@@ -198,6 +198,9 @@ pub struct ResumeArgs {
     /// Keep what is in the working copy as a patch, and go on from the last good state.
     #[arg(long)]
     pub rebuild: bool,
+    /// Try a provider that is left alone before its time is over.
+    #[arg(long)]
+    pub now: bool,
     /// Every run whose holder is gone.
     #[arg(long, conflicts_with_all = ["run", "dry_run"])]
     pub stale: bool,

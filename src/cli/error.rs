@@ -118,6 +118,7 @@ pub fn hint(code: Code) -> &'static str {
     match code {
         Code::NetworkTimeout | Code::TemporaryProviderError => "try again later: agentrun resume {run}",
         Code::RateLimit => "wait until the time above, then: agentrun resume {run}",
+        Code::PaymentRequired => "settle the bill at the provider, then: agentrun resume {run}",
         Code::QuotaExceeded => "raise the quota at the provider, then: agentrun resume {run}",
         Code::WorkerCrash => "go on after the last good checkpoint: agentrun resume {run}",
         Code::ToolTimeout => {

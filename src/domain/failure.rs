@@ -176,6 +176,7 @@ catalogue! {
     AuthFailed = "AUTH_FAILED", false, AfterFix, None, RunFailed, "the provider did not accept the login";
     ResourceNotFound = "RESOURCE_NOT_FOUND", false, AfterFix, None, RunFailed, "the provider does not know the model or resource";
     QuotaExceeded = "QUOTA_EXCEEDED", false, AfterFix, None, RetryLater, "a quota is used up and nobody said until when";
+    PaymentRequired = "PAYMENT_REQUIRED", false, AfterFix, None, RunFailed, "the provider wants to be paid before it goes on";
     ContextTooLarge = "CONTEXT_TOO_LARGE", false, AfterFix, None, RunFailed, "the conversation no longer fits into the model's context window";
     AgentFailed = "AGENT_FAILED", false, AfterFix, None, RunFailed, "the agent reported a failure that no other code describes";
     AgentStartFailed = "AGENT_START_FAILED", false, AfterFix, None, RunFailed, "the agent ended before it began to work";

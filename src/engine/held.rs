@@ -63,6 +63,11 @@ impl Held {
         &self.store
     }
 
+    /// The connection and the writer, for what is about more than this run: turns and breakers.
+    pub fn parts(&mut self) -> (&mut Store, &Who) {
+        (&mut self.store, &self.who)
+    }
+
     /// Stages a fact. A move that the machine does not allow is a bug of the engine, and is refused here already.
     pub fn stage(&mut self, change: Change) -> Result<(), EngineError> {
         self.apply(&change)?;

@@ -29,5 +29,6 @@ pub mod recover;
 pub mod rest;
 pub mod run;
 pub mod steps;
+pub mod turn;
 pub mod validate;
 pub mod workspace;

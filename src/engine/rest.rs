@@ -107,6 +107,11 @@ fn record_end(
             (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
         }
         AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
+        // Nothing was tried, so no attempt is used up (FR-G7).
+        AttemptEnd::Stopped(Cause::Held(held)) => {
+            let event = if held.retry_at.is_some() { RunEvent::Retry } else { RunEvent::Fail };
+            (AttemptEvent::Park, event, Some(held.failure.clone()), held.retry_at)
+        }
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
         }

@@ -41,6 +41,8 @@ pub struct Claimed {
     pub opened_by: OpenedBy,
     /// What becomes of the work that earlier attempts left.
     pub left_work: LeftWork,
+    /// True when a person wants a provider tried before its time is over.
+    pub insists: bool,
 }
 
 /// Claims a run that is at rest, or that its holder has abandoned.
@@ -63,7 +65,7 @@ pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) 
         expected_fence: run.fence,
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
-    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase })
+    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase, insists: false })
 }
 
 /// This process, as the holder of a lease.
@@ -135,7 +137,8 @@ fn one_attempt(
     let prepared = prepare(host, &mut held, &view, claimed.left_work);
     let (copy, end) = match prepared {
         Ok((copy, calls)) => {
-            let end = work(host, inbox, &mut held, observer, (&view, &copy, calls, run_until));
+            let given = Given { view: &view, copy: &copy, calls, run_until, insists: claimed.insists };
+            let end = work(host, inbox, &mut held, observer, given);
             (Some(copy), end)
         }
         Err(error) => (None, Err(error)),
@@ -189,19 +192,29 @@ fn prepare(
     Ok((copy, calls))
 }
 
+/// What an attempt works with.
+struct Given<'a> {
+    view: &'a RunView,
+    copy: &'a Copy,
+    calls: Calls,
+    run_until: BootMs,
+    insists: bool,
+}
+
 fn work(
     host: &Host<'_>,
     inbox: &Inbox,
     held: &mut Held,
     observer: &mut dyn Observer,
-    (view, copy, calls, run_until): (&RunView, &Copy, Calls, BootMs),
+    given: Given<'_>,
 ) -> Result<AttemptEnd, EngineError> {
     // A cancel may have been asked for while nobody worked on the run, or on the way here.
     if held.store().find_run(&held.hold.run)?.is_some_and(|run| run.cancel_requested) {
         return Ok(AttemptEnd::Stopped(Cause::Cancel));
     }
     let until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
-    let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until };
+    let Given { view, copy, calls, run_until, insists } = given;
+    let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until, insists };
     Attempt::new(setting)?.carry_out()
 }
 

@@ -1,6 +1,7 @@
 //! LAYER 4: one function per command. Each gathers what it needs, calls the engine or the store, and answers a value.
 //! Nothing here knows how the answer is shown, and nothing decides what the domain can decide.
 
+mod adjust;
 pub mod apply;
 pub mod artifact;
 pub mod audit;
@@ -20,6 +21,7 @@ pub mod init;
 pub mod logs;
 pub mod on_end;
 pub mod place;
+pub mod queue;
 pub mod replay;
 pub mod resume;
 pub mod show;

@@ -2,12 +2,13 @@
 //! the holder before; from then on that holder's writes are turned down (R-R6, R-R7). Whether a run may be taken
 //! is decided in `domain::lease`, not here.
 
+use rusqlite::Connection;
 use serde_json::json;
 
 use super::calls::{Beat, Claim, Context, Hold};
 use super::error::{Result, StoreError};
 use super::write::{Fact, Writer};
-use super::{Store, TENANT, rows};
+use super::{Store, TENANT, rows, turns};
 use crate::domain::event::EventKind;
 use crate::domain::ids::RunId;
 use crate::domain::machine::{Refused, Word};
@@ -53,8 +54,13 @@ pub(super) fn in_list<S: Word>(states: &[S]) -> String {
 
 /// The run that is RUNNING in a concurrency group.
 pub(super) fn group_holder(w: &Writer<'_>, group: &str) -> Result<Option<RunId>> {
+    holder_of_group(w.db(), group)
+}
+
+/// The same, outside of a write.
+pub(super) fn holder_of_group(db: &Connection, group: &str) -> Result<Option<RunId>> {
     let sql = "SELECT id FROM run WHERE tenant = ?1 AND concurrency_group = ?2 AND status = 'RUNNING'";
-    rows::first(w.db(), sql, (TENANT, group), |row| Ok(RunId::recorded(row.take::<String>()?)))
+    rows::first(db, sql, (TENANT, group), |row| Ok(RunId::recorded(row.take::<String>()?)))
 }
 
 impl Store {
@@ -76,7 +82,10 @@ impl Store {
             match touched {
                 0 if found.fence != hold.fence => Err(fenced(hold, &found)),
                 0 => Err(refused(found.status, "heartbeat").into()),
-                _ => Ok(Beat { cancel_requested: found.cancel_requested }),
+                _ => {
+                    turns::keep_of_run(w, found.seq)?;
+                    Ok(Beat { cancel_requested: found.cancel_requested })
+                }
             }
         })
     }

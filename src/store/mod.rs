@@ -11,6 +11,7 @@
 //! | `claim` | who holds a run: claim, take-over, heartbeat |
 //! | `record`, `changes`, `step`, `usage` | what the holder writes |
 //! | `unheld` | what others write |
+//! | `turns`, `breakers` | whose turn it is; which provider is left alone |
 //! | `rows`, `read`, `list`, `audit` | reading |
 //!
 //! It knows no process, no git and no file but its own. It decides nothing that `domain` can decide: the states from
@@ -22,6 +23,7 @@
 )]
 
 mod audit;
+mod breakers;
 mod calls;
 mod changes;
 mod claim;
@@ -35,6 +37,7 @@ mod record;
 mod rows;
 mod start;
 mod step;
+mod turns;
 mod unheld;
 mod usage;
 mod write;
@@ -47,7 +50,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use calls::{
-    Beat, Claim, Context, Decision, EventFilter, Hold, Holder, NewRun, Note, Recorded, RunFilter, StartKey, Started,
+    Asked, Beat, Claim, Context, Decision, EndedCall, EventFilter, Hold, Holder, NewRun, Note, Place, Recorded,
+    RunFilter, StartKey, Started, Turned,
 };
 pub use error::{Result, StoreError};
 

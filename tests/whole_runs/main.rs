@@ -11,6 +11,7 @@ mod main_job;
 mod many_runs;
 mod outcome;
 mod processes;
+mod providers;
 mod start_again;
 mod status;
 mod steps;

@@ -121,6 +121,8 @@ fn options(args: &ResumeArgs) -> Result<ResumeOptions, CliError> {
         send_back: args.send_back,
         keep: args.keep,
         rebuild: args.rebuild,
+        now: args.now,
+        no_wait: false,
         reason: args.reason.clone(),
     })
 }

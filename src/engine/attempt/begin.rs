@@ -33,6 +33,7 @@ impl Attempt<'_> {
             Err(error @ EngineError::Store(_)) => Err(error),
             Err(error) => {
                 let failure = error.failure();
+                self.leave_providers()?;
                 let end = ProcessEnd::FailedToStart { message: failure.message.clone() };
                 self.fail(&step, end, failure, Millis(0))
             }

@@ -112,6 +112,7 @@ impl Attempt<'_> {
             Cause::Cancel => ProcessEnd::Canceled,
             Cause::Budget(_) => ProcessEnd::OverBudget,
             Cause::LeaseLost => ProcessEnd::LeaseLost,
+            Cause::Held(_) => ProcessEnd::Interrupted,
         };
         if self.stopping.is_none() {
             self.observer.notice(&Notice::Stopping { why: &describe(cause) });
@@ -123,7 +124,7 @@ impl Attempt<'_> {
     }
 
     /// A signal: the first stops politely, a second at once. A `cancel` wakes its holder by a signal, too.
-    fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
+    pub(super) fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
         let haste = if signal.press == Press::Again { Haste::Now } else { Haste::Polite };
         let record = self.held.store().find_run(&self.held.hold.run)?;
         let canceled = record.is_some_and(|run| run.cancel_requested);
@@ -148,6 +149,7 @@ fn describe(cause: &Cause) -> String {
         Cause::Signal(signal) => format!("{} received; the work is kept, the run can be resumed", signal.kind.name()),
         Cause::Cancel => "canceled; the work is kept".to_owned(),
         Cause::Budget(breach) => breach.to_string(),
+        Cause::Held(held) => held.failure.message.clone(),
         Cause::LeaseLost => "another process has taken this run over".to_owned(),
     }
 }

@@ -88,38 +88,83 @@ fn f17_a_newer_database_is_refused_without_one_byte_changed() {
     let contents = || ["", "-wal"].map(|suffix| std::fs::read(format!("{}{suffix}", path.display())).unwrap());
     let before = contents();
     assert!(!before[1].is_empty());
-    let too_new = StoreError::TooNew { found: 999, known: 1 };
+    let too_new = StoreError::TooNew { found: 999, known: NEWEST };
     assert_eq!(Store::open(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_existing(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_read_only(&path).unwrap_err(), too_new);
-    assert_eq!(too_new.to_string(), "the database has version 999, this agentrun knows version 1");
+    assert_eq!(too_new.to_string(), format!("the database has version 999, this agentrun knows version {NEWEST}"));
     assert!(contents() == before);
 }
 
-const SECOND: Migration =
-    Migration { version: 2, min_reader: 1, min_writer: 2, sql: "ALTER TABLE run ADD COLUMN colour TEXT;" };
+/// The version of this program.
+const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// One of the future.
+const NEXT: Migration = Migration {
+    version: NEWEST + 1,
+    min_reader: 1,
+    min_writer: NEWEST + 1,
+    sql: "ALTER TABLE run ADD COLUMN colour TEXT;",
+};
+
+fn and_then(next: Migration) -> Vec<Migration> {
+    MIGRATIONS.iter().copied().chain([next]).collect()
+}
+
+#[test]
+fn r_u8_f18_a_database_of_version_1_is_looked_at_as_it_is_and_migrated_by_the_first_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    std::fs::write(&path, include_bytes!("databases/v1.db")).unwrap();
+    let looking = Store::open_read_only(&path).unwrap().unwrap();
+    let states = |store: &Store| {
+        let runs = store.runs(&RunFilter::All).unwrap();
+        runs.iter().map(|s| format!("{} {}", s.run.id, s.run.status)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&looking), ["run_limited_001 RETRYING", "run_bad_001 FAILED", "run_good_001 SUCCEEDED"]);
+    assert_eq!(
+        (looking.turns().unwrap().len(), looking.breakers().unwrap().len()),
+        (0, 0),
+        "nothing is migrated by looking"
+    );
+    let before = states(&looking);
+    drop(looking);
+
+    let store = Store::open(&path).unwrap();
+    assert_eq!(states(&store), before);
+    for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
+        let view = store.view(&RunId::recorded(run)).unwrap();
+        assert_eq!(view.inputs.policy.breaker, crate::domain::policy::BreakerRules::default(), "what it was not given");
+        assert_eq!(view.inputs.policy.concurrency.providers["openai"], 4, "what it was given");
+        let chain = store.chain(run).unwrap();
+        crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
+    }
+    store.integrity().unwrap();
+    let copy = dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
+}
 
 #[test]
 fn r_u8_f18_an_upgrade_keeps_a_copy_and_is_done_once() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let both = [MIGRATIONS[0], SECOND];
+    let both = and_then(NEXT);
     let mut db = connection::open_writing(&path).unwrap();
     migrate(&mut db, &path, MIGRATIONS).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     let versions: i64 = db.query_row("SELECT count(*) FROM schema_version", (), |row| row.get(0)).unwrap();
-    assert_eq!(versions, 2);
-    let copy = world.dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(versions, i64::from(NEWEST) + 1);
+    let copy = world.dir.path().join(format!("agentrun.db.v{NEWEST}.bak"));
     assert_eq!(mode(&copy), 0o600);
     let copy = Store::open_read_only(&copy).unwrap().unwrap();
     assert_eq!(copy.runs(&RunFilter::All).unwrap().len(), 1);
     drop(db);
-    // This program is old now: it may read what version 2 says it may, and no more.
+    // This program is old now: it may read what the next version says it may, and no more.
     assert!(check_readable(&world.raw(), MIGRATIONS).unwrap().is_some());
     assert!(Store::open_read_only(&path).unwrap().is_some());
-    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: 2, known: 1 });
+    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: NEWEST + 1, known: NEWEST });
 }
 
 #[test]
@@ -127,9 +172,9 @@ fn f18_an_upgrade_that_fails_leaves_the_old_version() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..SECOND };
+    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..NEXT };
     let mut db = connection::open_writing(&path).unwrap();
-    assert!(migrate(&mut db, &path, &[MIGRATIONS[0], broken]).is_err());
+    assert!(migrate(&mut db, &path, &and_then(broken)).is_err());
     drop(db);
     let store = Store::open(&path).unwrap();
     assert_eq!(store.runs(&RunFilter::All).unwrap().len(), 1);

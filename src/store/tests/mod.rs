@@ -10,6 +10,7 @@ mod log;
 mod machines;
 mod speed;
 mod starts;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
