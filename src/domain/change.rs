@@ -33,20 +33,8 @@ pub enum Change {
         /// Why.
         failure: Option<Failure>,
     },
-    /// A step moves. `Begin`, `BeginAgain` and `Recheck` open an execution and clear the step's own `sent_back`; `SendBack`
-    /// of an agent step counts a round of the QA step named in `because_of` and sets that step's `sent_back`. (SendBack of a
-    /// qa or command step between them only puts it back to PENDING.) A take-over (`claim`) leaves RUNNING steps as they
-    /// are: the engine then records for each of them either that it was finished after all, or `Interrupt`.
-    Step {
-        /// Which.
-        step: StepKey,
-        /// By what.
-        event: StepEvent,
-        /// Why, if it did not go well.
-        failure: Option<Failure>,
-        /// The step that is the reason: the failed one for `Block`, the QA step for `SendBack`.
-        because_of: Option<StepKey>,
-    },
+    /// A step moves, with everything that ends or begins with it.
+    Step(StepMove),
     /// The running execution of a step has a child process.
     Child {
         /// The step.
@@ -72,21 +60,8 @@ pub enum Change {
         /// Time the execution has been active so far.
         active: Millis,
     },
-    /// The running execution of a step ended.
-    Execution {
-        /// The step.
-        step: StepKey,
-        /// How.
-        end: ProcessEnd,
-        /// The agent's last word.
-        result: Option<String>,
-        /// Time it was active.
-        active: Millis,
-    },
     /// A file was kept. The same path again replaces the record (a report of a later attempt).
     Artifact(ArtifactRecord),
-    /// A checkpoint was reached.
-    Checkpoint(CheckpointRecord),
     /// The newest snapshot is this commit.
     Snapshot {
         /// The commit.
@@ -109,6 +84,45 @@ pub enum Change {
         /// The rest.
         body: Value,
     },
+}
+
+/// A move of a step: one fact, one event, however much it brings along. `Begin`, `BeginAgain` and `Recheck` open an execution and
+/// clear the step's own `sent_back`; `SendBack` of an agent step counts a round of the QA step named in `because_of` and
+/// sets that step's `sent_back`. (SendBack of a qa or command step between them only puts it back to PENDING.) A take-over
+/// (`claim`) leaves RUNNING steps as they are: the engine then records for each of them either that it was finished after
+/// all, or `Interrupt`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepMove {
+    /// Which.
+    pub step: StepKey,
+    /// By what.
+    pub event: StepEvent,
+    /// Why, if it did not go well.
+    pub failure: Option<Failure>,
+    /// The step that is the reason: the failed one for `Block`, the QA step for `SendBack`.
+    pub because_of: Option<StepKey>,
+    /// How the execution ended that this move closes; `None` for a step without a process.
+    pub ended: Option<ExecutionEnd>,
+    /// The checkpoint that is reached with it (R-S3).
+    pub checkpoint: Option<CheckpointRecord>,
+}
+
+impl StepMove {
+    /// A move and nothing else.
+    pub fn new(step: &StepKey, event: StepEvent) -> Self {
+        Self { step: step.clone(), event, failure: None, because_of: None, ended: None, checkpoint: None }
+    }
+}
+
+/// How an execution of a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionEnd {
+    /// How its process ended.
+    pub end: ProcessEnd,
+    /// The agent's last word. It is kept with the execution, not in the log (R-A16).
+    pub result: Option<String>,
+    /// Time it was active.
+    pub active: Millis,
 }
 
 /// One counted thing: a model response, or a tool call.

@@ -32,10 +32,8 @@ words! {
         CancelRequested = "cancel.requested",
         /// An attempt ended.
         AttemptEnded = "attempt.ended",
-        /// A step's state moved.
+        /// A step's state moved: with how its execution ended, and the checkpoint that it reached.
         StepMoved = "step.moved",
-        /// An execution of a step ended.
-        ExecutionEnded = "execution.ended",
         /// A child process was started.
         ChildStarted = "child.started",
         /// The agent's conversation has an id.
@@ -48,8 +46,6 @@ words! {
         UsageRecorded = "usage.recorded",
         /// A file was kept.
         ArtifactRecorded = "artifact.recorded",
-        /// A checkpoint was recorded.
-        CheckpointRecorded = "checkpoint.recorded",
         /// The workspace's contents were kept as a commit.
         SnapshotTaken = "snapshot.taken",
         /// The workspace is ready.

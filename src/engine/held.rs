@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::error::EngineError;
 use super::host::Who;
-use crate::domain::change::Change;
+use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
@@ -101,7 +101,7 @@ impl Held {
 
     /// Stages a move of a step.
     pub fn move_step(&mut self, step: &StepKey, event: StepEvent, failure: Option<Failure>) -> Result<(), EngineError> {
-        self.stage(Change::Step { step: step.clone(), event, failure, because_of: None })
+        self.stage(Change::Step(StepMove { failure, ..StepMove::new(step, event) }))
     }
 
     /// Stages a move of the phase, where the run has one and the move is due.
@@ -146,9 +146,7 @@ impl Held {
 
     fn apply(&mut self, change: &Change) -> Result<(), EngineError> {
         match change {
-            Change::Step { step, event, failure, because_of } => {
-                self.apply_step(step, *event, failure.as_ref(), because_of.as_ref())
-            }
+            Change::Step(moved) => self.apply_step(moved),
             Change::Phase(event) => {
                 self.phase = self.phase.and_then(|phase| PHASE.next(phase, *event).ok());
                 Ok(())
@@ -161,29 +159,24 @@ impl Held {
         }
     }
 
-    fn apply_step(
-        &mut self,
-        key: &StepKey,
-        event: StepEvent,
-        failure: Option<&Failure>,
-        because_of: Option<&StepKey>,
-    ) -> Result<(), EngineError> {
+    fn apply_step(&mut self, moved: &StepMove) -> Result<(), EngineError> {
+        let StepMove { step: key, event, failure, because_of, .. } = moved;
         self.moves += 1;
         let attempt = self.hold.attempt;
         let unknown = || EngineError::failed(Code::Internal, format!("no step `{key}`"));
         let record = self.steps.iter_mut().find(|s| s.key == *key).ok_or_else(unknown)?;
         record.state = STEP
-            .next(record.state, event)
+            .next(record.state, *event)
             .map_err(|refused| EngineError::failed(Code::InvalidState, refused.to_string()))?;
         if matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck) {
             record.attempt = attempt;
             record.runs += 1;
             record.sent_back = false;
         }
-        record.code = failure.map(|f| f.code);
-        record.message = failure.map(|f| f.message.clone());
-        if event == StepEvent::SendBack
-            && let Some(qa) = because_of.and_then(|qa| self.steps.iter_mut().find(|s| s.key == *qa))
+        record.code = failure.as_ref().map(|f| f.code);
+        record.message = failure.as_ref().map(|f| f.message.clone());
+        if *event == StepEvent::SendBack
+            && let Some(qa) = because_of.as_ref().and_then(|qa| self.steps.iter_mut().find(|s| s.key == *qa))
             && self.inputs.spec.step(key).is_some_and(|s| s.kind() == StepKind::Agent)
         {
             qa.rounds += 1;

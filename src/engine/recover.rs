@@ -13,7 +13,7 @@ use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
 use crate::artifacts::run_dir::{self, StepFile};
 use crate::artifacts::transcript::tail;
-use crate::domain::change::Change;
+use crate::domain::change::{Change, ExecutionEnd, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
@@ -147,11 +147,14 @@ fn put_back(
     execution: Option<&ExecutionRecord>,
     view: &RunView,
 ) -> Result<(), EngineError> {
-    if let Some(execution) = execution.filter(|e| e.finished_at.is_none()) {
-        let active = active_until_last_sign(execution, view);
-        held.stage(Change::Execution { step: step.clone(), end: ProcessEnd::Vanished, result: None, active })?;
-    }
-    held.move_step(step, StepEvent::Interrupt, None)
+    let open = execution.filter(|e| e.finished_at.is_none());
+    let ended = open.map(|e| vanished(active_until_last_sign(e, view), None));
+    held.stage(Change::Step(StepMove { ended, ..StepMove::new(step, StepEvent::Interrupt) }))
+}
+
+/// The end of an execution that nobody saw.
+fn vanished(active: Millis, result: Option<String>) -> ExecutionEnd {
+    ExecutionEnd { end: ProcessEnd::Vanished, result, active }
 }
 
 /// An agent whose end nobody saw: adopted when its own records say that it had finished, else counted and put back.
@@ -197,8 +200,7 @@ fn adopt(
     (view, step, end, active): (&RunView, &StepKey, &AgentEnd, Millis),
 ) -> Result<(), EngineError> {
     held.note(EventKind::AgentAdopted, Some(step), "the agent had finished before its end could be recorded")?;
-    let result = end.result.clone();
-    held.stage(Change::Execution { step: step.clone(), end: ProcessEnd::Vanished, result, active })?;
+    let ended = Some(vanished(active, end.result.clone()));
     let snapshot = copy.snapshot(host, held, Some(step))?;
     let artifacts = match view.inputs.spec.step(step) {
         Some(spec) => keep_artifacts(host, held, spec, copy.workspace.dir())?,
@@ -206,9 +208,12 @@ fn adopt(
     };
     let artifacts = match artifacts {
         Ok(artifacts) => artifacts,
-        Err(failure) => return held.move_step(step, StepEvent::Fail, Some(failure)),
+        Err(failure) => {
+            let failed = StepMove::new(step, StepEvent::Fail);
+            return held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }));
+        }
     };
-    held.stage(Change::Checkpoint(CheckpointRecord {
+    let checkpoint = Some(CheckpointRecord {
         name: "CODE_GENERATED".to_owned(),
         step: step.clone(),
         attempt: held.hold.attempt,
@@ -216,8 +221,8 @@ fn adopt(
         policy_version: held.inputs.policy.version.clone(),
         artifacts,
         at: super::host::now().utc,
-    }))?;
-    held.move_step(step, StepEvent::Succeed, None)
+    });
+    held.stage(Change::Step(StepMove { ended, checkpoint, ..StepMove::new(step, StepEvent::Succeed) }))
 }
 
 /// An agent that was cut and is PENDING again from an earlier attempt (a signal, a limit).

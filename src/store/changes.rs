@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use super::claim::{fact, in_list, refused};
 use super::error::{Result, StoreError};
 use super::rows::{self, int};
-use super::step::{self, Ending, Held, Move};
+use super::step::{self, Held};
 use super::write::{Fact, Writer};
 use super::{start, usage};
-use crate::domain::change::Change;
+use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
 use crate::domain::quantity::UtcMs;
-use crate::domain::record::{ArtifactRecord, CheckpointRecord, Identity, RunInputs};
+use crate::domain::record::{ArtifactRecord, Identity, RunInputs};
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, PHASE, Phase, PhaseEvent, RUN, RunEvent, RunStatus};
 use crate::domain::step::{StepEvent, StepState};
 
@@ -26,20 +26,14 @@ pub(super) fn apply(w: &mut Writer<'_>, held: &mut Held<'_>, change: &Change) ->
         }
         Change::Phase(event) => phase(w, held, *event),
         Change::Attempt { event, failure } => attempt(w, held, *event, failure.as_ref()),
-        Change::Step { step, event, failure, because_of } => {
+        Change::Step(step_move) => {
             needs_running(held, "a step's move")?;
-            let by = Move { event: *event, failure: failure.as_ref(), because_of: because_of.as_ref() };
-            step::move_step(w, held, step, &by)
+            step::move_step(w, held, step_move)
         }
         Change::Child { step, child } => child_started(w, held, step, child),
         Change::Session { step, session, model } => session_opened(w, held, step, session, model.as_deref()),
         Change::Usage { step, items, active } => usage::record(w, held, step, items, *active),
-        Change::Execution { step, end, result, active } => {
-            needs_running(held, "an execution's end")?;
-            step::end_execution(w, held, step, &Ending { end, result: result.as_deref(), active: *active })
-        }
         Change::Artifact(kept) => artifact(w, held, kept),
-        Change::Checkpoint(reached) => checkpoint(w, held, reached),
         Change::Snapshot { commit, step } => snapshot(w, held, commit, step.as_ref()),
         Change::CloseLedger => close_ledger(w, held),
         Change::Inputs(inputs) => replace_inputs(w, held, inputs),
@@ -183,31 +177,6 @@ fn artifact(w: &mut Writer<'_>, held: &Held<'_>, kept: &ArtifactRecord) -> Resul
     w.append(&Fact { step: kept.step.as_ref(), ..fact(held.hold, EventKind::ArtifactRecorded, body) })
 }
 
-fn checkpoint(w: &mut Writer<'_>, held: &Held<'_>, reached: &CheckpointRecord) -> Result<()> {
-    let artifacts =
-        serde_json::to_string(&reached.artifacts).map_err(|error| StoreError::Internal(error.to_string()))?;
-    w.run(
-        "INSERT INTO checkpoint (run, name, step, attempt, snapshot, policy_version, artifacts, at, fence) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        rusqlite::params![
-            held.seq,
-            reached.name,
-            reached.step.as_str(),
-            reached.attempt,
-            reached.commit,
-            reached.policy_version,
-            artifacts,
-            reached.at.0,
-            int(held.hold.fence)
-        ],
-    )?;
-    let body = json!({
-        "name": reached.name, "commit": reached.commit, "policy_version": reached.policy_version,
-        "artifacts": reached.artifacts,
-    });
-    w.append(&Fact { step: Some(&reached.step), ..fact(held.hold, EventKind::CheckpointRecorded, body) })
-}
-
 fn snapshot(w: &mut Writer<'_>, held: &Held<'_>, commit: &str, step: Option<&StepKey>) -> Result<()> {
     w.run("UPDATE run SET snapshot = ?2 WHERE seq = ?1", (held.seq, commit))?;
     w.append(&Fact { step, ..fact(held.hold, EventKind::SnapshotTaken, json!({ "commit": commit })) })
@@ -244,7 +213,7 @@ fn replace_inputs(w: &mut Writer<'_>, held: &Held<'_>, inputs: &RunInputs) -> Re
     w.append(&fact(held.hold, EventKind::InputsReplaced, body))?;
     let gone = |(key, state): &&(StepKey, StepState)| *state == StepState::Pending && inputs.spec.step(key).is_none();
     for (key, _) in known.iter().filter(gone) {
-        step::move_step(w, held, key, &Move::by(StepEvent::Skip))?;
+        step::move_step(w, held, &StepMove::new(key, StepEvent::Skip))?;
     }
     Ok(())
 }

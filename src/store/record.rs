@@ -50,19 +50,19 @@ fn evidence(change: &Change) -> Value {
         Change::Run { event, failure, .. } => json!({ "run": event, "code": code(failure.as_ref()) }),
         Change::Phase(event) => json!({ "phase": event }),
         Change::Attempt { event, failure } => json!({ "attempt": event, "code": code(failure.as_ref()) }),
-        Change::Step { step, event, failure, .. } => {
-            json!({ "step": step, "event": event, "code": code(failure.as_ref()) })
-        }
+        Change::Step(moved) => json!({
+            "step": moved.step, "event": moved.event, "code": code(moved.failure.as_ref()),
+            "execution": moved.ended.as_ref().map(|ended| &ended.end),
+            "active_ms": moved.ended.as_ref().map(|ended| ended.active.0),
+            "checkpoint": moved.checkpoint.as_ref().map(|reached| &reached.name),
+            "commit": moved.checkpoint.as_ref().and_then(|reached| reached.commit.as_ref()),
+        }),
         Change::Child { step, child } => json!({ "child": child, "step": step }),
         Change::Session { step, session, .. } => json!({ "session": session, "step": step }),
         Change::Usage { step, items, active } => {
             json!({ "usage": items.len(), "step": step, "active_ms": active.0 })
         }
-        Change::Execution { step, end, result, active } => json!({
-            "execution": end, "step": step, "active_ms": active.0, "with_result": result.is_some(),
-        }),
         Change::Artifact(kept) => json!({ "artifact": kept.path, "sha256": kept.sha256.hex() }),
-        Change::Checkpoint(reached) => json!({ "checkpoint": reached.name, "commit": reached.commit }),
         Change::Snapshot { commit, step } => json!({ "snapshot": commit, "step": step }),
         Change::CloseLedger => json!({ "ledger": "close" }),
         Change::Inputs(_) => json!({ "inputs": "replace" }),

@@ -1,20 +1,20 @@
 //! Steps and their executions move. Each move is one conditional update whose states come from the table of R-M3; a
 //! move that finds another state is refused, naming it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::calls::Hold;
 use super::claim::{Found, fact, in_list};
 use super::error::{Result, StoreError};
 use super::rows::{self, int};
 use super::write::{Fact, Writer};
+use crate::domain::change::{ExecutionEnd, StepMove};
 use crate::domain::event::EventKind;
-use crate::domain::failure::{Code, Failure};
+use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::machine::{Refused, Word as _};
-use crate::domain::outcome::ProcessEnd;
-use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::StepRecord;
+use crate::domain::quantity::UtcMs;
+use crate::domain::record::{CheckpointRecord, StepRecord};
 use crate::domain::run::RunStatus;
 use crate::domain::step::{STEP, StepEvent, StepState};
 use crate::domain::task::StepKind;
@@ -39,37 +39,52 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What happens to a step.
-pub(super) struct Move<'a> {
-    pub event: StepEvent,
-    pub failure: Option<&'a Failure>,
-    pub because_of: Option<&'a StepKey>,
-}
-
-impl Move<'_> {
-    pub(super) fn by(event: StepEvent) -> Self {
-        Self { event, failure: None, because_of: None }
-    }
-}
-
 /// Moves a step. Into RUNNING it opens an execution; out of RUNNING it closes one that is still open.
-pub(super) fn move_step(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, by: &Move<'_>) -> Result<()> {
-    let step = load(w, held, key)?;
+pub(super) fn move_step(w: &mut Writer<'_>, held: &Held<'_>, by: &StepMove) -> Result<()> {
+    let step = load(w, held, &by.step)?;
     let to = STEP.next(step.state, by.event)?;
     check_needs(w, held, &step, by)?;
     let next = after(w, held, &step, to, by);
     update(w, held, &next, by.event, &step)?;
     match (step.state, to) {
         (_, StepState::Running) => open_execution(w, held, &next)?,
-        (StepState::Running, _) => close_execution(w, held, &next)?,
+        (StepState::Running, _) => close_execution(w, held, &next, by.ended.as_ref())?,
+        _ if by.ended.is_some() => return Err(not_running(w, held, &by.step, "end")),
         _ => {}
     }
-    let body = json!({
-        "from": step.state, "to": to, "event": by.event, "code": next.code, "because_of": by.because_of,
-        "execution": next.runs,
-    });
+    if let Some(reached) = &by.checkpoint {
+        insert_checkpoint(w, held, reached)?;
+    }
     let reason = next.message.as_deref();
-    w.append(&Fact { step: Some(key), reason, ..fact(held.hold, EventKind::StepMoved, body) })
+    w.append(&Fact { step: Some(&by.step), reason, ..fact(held.hold, EventKind::StepMoved, body(&step, &next, by)) })
+}
+
+/// What the log says of a move: the parts that it has, and no empty ones.
+fn body(was: &StepRecord, is: &StepRecord, by: &StepMove) -> Value {
+    let mut body = json!({ "from": was.state, "to": is.state, "event": by.event, "execution": is.runs });
+    let mut add = |name: &str, value: Option<Value>| {
+        if let (Value::Object(body), Some(value)) = (&mut body, value) {
+            body.insert(name.to_owned(), value);
+        }
+    };
+    add("code", is.code.map(|code| json!(code)));
+    add("because_of", by.because_of.as_ref().map(|step| json!(step)));
+    add(
+        "ended",
+        by.ended.as_ref().map(
+            |ended| json!({ "process": ended.end, "active_ms": ended.active.0, "with_result": ended.result.is_some() }),
+        ),
+    );
+    add(
+        "checkpoint",
+        by.checkpoint.as_ref().map(|reached| {
+            json!({
+                "name": reached.name, "commit": reached.commit, "policy_version": reached.policy_version,
+                "artifacts": reached.artifacts,
+            })
+        }),
+    );
+    body
 }
 
 fn load(w: &Writer<'_>, held: &Held<'_>, key: &StepKey) -> Result<StepRecord> {
@@ -85,7 +100,7 @@ pub(super) fn keys_in(w: &Writer<'_>, held: &Held<'_>, states: &[StepState]) -> 
 }
 
 /// What a row of the table needs beyond the state (R-M3, R-M4), established in the transaction that moves.
-fn check_needs(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, by: &Move<'_>) -> Result<()> {
+fn check_needs(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, by: &StepMove) -> Result<()> {
     let refuse = |state: String| {
         let event = by.event.word().to_owned();
         Err(Refused { machine: STEP.name, state, event }.into())
@@ -93,7 +108,7 @@ fn check_needs(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, by: &Move<'_>
     match by.event {
         StepEvent::BeginAgain if step.attempt >= held.hold.attempt => refuse(format!("{} in this attempt", step.state)),
         StepEvent::Recheck if !step.sent_back => refuse(format!("{} without its agent sent back", step.state)),
-        StepEvent::SendBack => match (step.kind, by.because_of) {
+        StepEvent::SendBack => match (step.kind, by.because_of.as_ref()) {
             (StepKind::Agent, Some(qa)) => count_round(w, held, qa),
             (StepKind::Agent, None) => refuse(format!("{} without a failed check", step.state)),
             // A check or command between the agent and the failed check proves nothing about the new work.
@@ -116,12 +131,12 @@ fn count_round(w: &Writer<'_>, held: &Held<'_>, qa: &StepKey) -> Result<()> {
 }
 
 /// The step after the move.
-fn after(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, to: StepState, by: &Move<'_>) -> StepRecord {
+fn after(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, to: StepState, by: &StepMove) -> StepRecord {
     let now = Some(UtcMs(w.now()));
     let mut next = StepRecord { state: to, code: None, message: None, ..step.clone() };
-    if let Some(failure) = by.failure {
+    if let Some(failure) = &by.failure {
         (next.code, next.message) = (Some(failure.code), Some(failure.message.clone()));
-    } else if let (StepEvent::Block, Some(cause)) = (by.event, by.because_of) {
+    } else if let (StepEvent::Block, Some(cause)) = (by.event, &by.because_of) {
         next.code = Some(Code::StepBlocked);
         next.message = Some(format!("step {cause} did not succeed"));
     }
@@ -178,47 +193,46 @@ fn open_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord) -> Result<
     Ok(())
 }
 
-/// A step without a process of its own ends without an [`end_execution`] before it: it was active all the time.
-fn close_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord) -> Result<()> {
+/// Closes the execution. A step without a process of its own was active all the time.
+fn close_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, ended: Option<&ExecutionEnd>) -> Result<()> {
+    let words = ended.map(|ended| serde_json::to_string(&ended.end)).transpose();
+    let words = words.map_err(|error| StoreError::Internal(error.to_string()))?;
     w.run(
-        "UPDATE execution SET finished_at = ?4, active_ms = max(active_ms, ?4 - started_at), fence = ?5 \
-         WHERE run = ?1 AND step = ?2 AND number = ?3 AND finished_at IS NULL",
-        (held.seq, step.key.as_str(), step.runs, w.now(), int(held.hold.fence)),
-    )?;
-    Ok(())
-}
-
-/// How an execution ended.
-pub(super) struct Ending<'a> {
-    pub end: &'a ProcessEnd,
-    pub result: Option<&'a str>,
-    pub active: Millis,
-}
-
-/// The running execution of a step ended. The agent's last word is kept with the execution, not in the log (R-A16).
-pub(super) fn end_execution(w: &mut Writer<'_>, held: &Held<'_>, key: &StepKey, ending: &Ending<'_>) -> Result<()> {
-    let Ending { end, result, active } = ending;
-    let words = serde_json::to_string(end).map_err(|error| StoreError::Internal(error.to_string()))?;
-    let touched = w.run(
-        "UPDATE execution SET process_end = ?3, result = ?4, active_ms = max(active_ms, ?5), finished_at = ?6, \
-         fence = ?7 WHERE run = ?1 AND step = ?2 AND finished_at IS NULL \
-         AND number = (SELECT runs FROM step WHERE run = ?1 AND key = ?2)",
+        "UPDATE execution SET process_end = ?4, result = ?5, active_ms = max(active_ms, coalesce(?6, ?7 - started_at)), \
+         finished_at = ?7, fence = ?8 WHERE run = ?1 AND step = ?2 AND number = ?3 AND finished_at IS NULL",
         rusqlite::params![
             held.seq,
-            key.as_str(),
+            step.key.as_str(),
+            step.runs,
             words,
-            result,
-            rows::counter(active.0),
+            ended.and_then(|ended| ended.result.as_deref()),
+            ended.map(|ended| rows::counter(ended.active.0)),
             w.now(),
             int(held.hold.fence)
         ],
     )?;
-    if touched == 0 {
-        return Err(not_running(w, held, key, "end"));
-    }
-    let body = json!({ "end": end, "active_ms": active.0, "with_result": result.is_some() });
-    let reason = end.to_string();
-    w.append(&Fact { step: Some(key), reason: Some(&reason), ..fact(held.hold, EventKind::ExecutionEnded, body) })
+    Ok(())
+}
+
+fn insert_checkpoint(w: &Writer<'_>, held: &Held<'_>, reached: &CheckpointRecord) -> Result<()> {
+    let artifacts =
+        serde_json::to_string(&reached.artifacts).map_err(|error| StoreError::Internal(error.to_string()))?;
+    w.run(
+        "INSERT INTO checkpoint (run, name, step, attempt, snapshot, policy_version, artifacts, at, fence) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        rusqlite::params![
+            held.seq,
+            reached.name,
+            reached.step.as_str(),
+            reached.attempt,
+            reached.commit,
+            reached.policy_version,
+            artifacts,
+            reached.at.0,
+            int(held.hold.fence)
+        ],
+    )?;
+    Ok(())
 }
 
 /// The refusal of something that only the running execution of a step can have.

@@ -8,8 +8,9 @@ use super::calls::{Context, Decision, Hold, Note};
 use super::changes::{self, RunMove};
 use super::claim::{self, Found, refused};
 use super::error::{Result, StoreError};
-use super::step::{self, Held, Move};
+use super::step::{self, Held};
 use super::write::{Fact, Writer};
+use crate::domain::change::StepMove;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::RunId;
@@ -55,7 +56,7 @@ impl Store {
             let last = Hold { run: run.clone(), attempt: found.attempt, fence: found.fence };
             let held = Held::of(&found, &last);
             for key in step::keys_in(w, &held, STEP.sources(StepEvent::Cancel))? {
-                step::move_step(w, &held, &key, &Move::by(StepEvent::Cancel))?;
+                step::move_step(w, &held, &StepMove::new(&key, StepEvent::Cancel))?;
             }
             Ok(())
         })?;

@@ -2,6 +2,7 @@
 
 use super::{Active, ActiveAgent, Attempt, Cause};
 use crate::domain::budget::LimitKind;
+use crate::domain::change::ExecutionEnd;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::outcome::ProcessEnd;
@@ -35,7 +36,7 @@ impl Attempt<'_> {
                 let failure = error.failure();
                 self.leave_providers()?;
                 let end = ProcessEnd::FailedToStart { message: failure.message.clone() };
-                self.fail(&step, end, failure, Millis(0))
+                self.fail(&step, ExecutionEnd { end, result: None, active: Millis(0) }, failure)
             }
         }
     }
@@ -50,7 +51,8 @@ impl Attempt<'_> {
         });
         let activity = self.host.supervisor.spawn(child, spec, sink);
         let started = now().boot;
-        self.active.push(Active { step, started, counted_until: started, child, activity, agent, cause: None });
+        let (unrecorded, cause, counted_until) = (None, None, started);
+        self.active.push(Active { step, started, counted_until, child, unrecorded, activity, agent, cause });
     }
 
     fn build_command(&self, step: &StepSpec, execution: &Execution) -> Result<CommandSpec, EngineError> {

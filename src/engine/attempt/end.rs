@@ -2,7 +2,7 @@
 
 use super::{Active, ActiveAgent, Attempt};
 use crate::agents::{AgentEnd, SessionFate};
-use crate::domain::change::Change;
+use crate::domain::change::{Change, ExecutionEnd, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
@@ -66,21 +66,20 @@ impl Attempt<'_> {
     }
 
     fn command_ended(&mut self, ended: &Ended<'_>) -> Result<(), EngineError> {
-        let Ended { step, end, took, .. } = ended;
+        let Ended { step, end, .. } = ended;
         match command::verdict(step.kind(), step, end).map(|f| start_failure(f, &ended.ending.status)) {
             None => {
-                self.held.stage(execution(ended, None))?;
-                self.succeed(step, (step.kind() == StepKind::Qa).then_some("QA_PASSED"), None, *took)
+                let name = if step.kind() == StepKind::Qa { "QA_PASSED" } else { step.key.as_str() };
+                self.succeed(step, Success { name, commit: None, ended: Some(execution(ended, None)) })
             }
-            Some(failure) if is_cut(failure.code) => self.interrupt(step, end.clone(), *took),
+            Some(failure) if is_cut(failure.code) => self.interrupt(step, execution(ended, None)),
             Some(failure) => {
-                self.held.stage(execution(ended, None))?;
-                self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
-                if failure.code == Code::QaFailed {
+                let is_red = failure.code == Code::QaFailed;
+                self.fail(step, execution(ended, None), failure)?;
+                if is_red {
                     self.held.move_phase(PhaseEvent::FailQa)?;
                     self.send_back(ended)?;
                 }
-                self.tell_end(&step.key, *took, Some(&failure));
                 Ok(())
             }
         }
@@ -98,7 +97,7 @@ impl Attempt<'_> {
         }
         for again in pipeline::sent_back(&self.held.inputs.spec, &self.held.steps, agent) {
             let because_of = Some(key.clone());
-            self.held.stage(Change::Step { step: again, event: StepEvent::SendBack, failure: None, because_of })?;
+            self.held.stage(Change::Step(StepMove { because_of, ..StepMove::new(&again, StepEvent::SendBack) }))?;
         }
         self.stop_what_rests_on(agent);
         let session = self.last_session(agent)?;
@@ -131,7 +130,7 @@ impl Attempt<'_> {
     }
 
     fn agent_ended(&mut self, ended: &Ended<'_>, mut agent: ActiveAgent) -> Result<(), EngineError> {
-        let Ended { step, end, took, .. } = ended;
+        let Ended { step, end, .. } = ended;
         let stderr = String::from_utf8_lossy(&ended.ending.stderr_tail).into_owned();
         let AgentEnd { result, failure, warnings, session } = agent.at_work.reader.finish(end, &stderr);
         for warning in &warnings {
@@ -149,12 +148,12 @@ impl Attempt<'_> {
         self.leave_provider(&step.key, failure.as_ref())?;
         match failure {
             None => {
-                self.held.stage(execution(ended, result))?;
                 let snapshot = self.copy.snapshot(self.host, self.held, Some(&step.key))?;
-                self.succeed(step, Some("CODE_GENERATED"), Some(snapshot.commit), *took)
+                let commit = Some(snapshot.commit);
+                self.succeed(step, Success { name: "CODE_GENERATED", commit, ended: Some(execution(ended, result)) })
             }
-            Some(failure) if is_cut(failure.code) => self.interrupt(step, end.clone(), *took),
-            Some(failure) => self.fail(step, end.clone(), failure, *took),
+            Some(failure) if is_cut(failure.code) => self.interrupt(step, execution(ended, None)),
+            Some(failure) => self.fail(step, execution(ended, None), failure),
         }
     }
 
@@ -163,35 +162,28 @@ impl Attempt<'_> {
         let key = &ended.step.key;
         self.warn(key, "the agent does not know its conversation any more; it begins a new one with the whole task")?;
         self.calls.insert(key.clone(), (call, None));
-        self.interrupt(ended.step, ended.end.clone(), ended.took)
+        self.interrupt(ended.step, execution(ended, None))
     }
 
     /// Keeps the step's artifacts, records the checkpoint (R-S3), ends the step: one commit.
-    pub(super) fn succeed(
-        &mut self,
-        step: &StepSpec,
-        checkpoint: Option<&str>,
-        commit: Option<String>,
-        took: Millis,
-    ) -> Result<(), EngineError> {
+    pub(super) fn succeed(&mut self, step: &StepSpec, success: Success<'_>) -> Result<(), EngineError> {
+        let Success { name, commit, ended } = success;
+        let took = took(ended.as_ref());
         let artifacts = match keep_artifacts(self.host, self.held, step, self.copy.workspace.dir())? {
             Ok(artifacts) => artifacts,
-            Err(failure) => {
-                self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
-                self.tell_end(&step.key, took, Some(&failure));
-                return Ok(());
-            }
+            Err(failure) => return self.end_badly(step, StepEvent::Fail, ended, Some(failure)),
         };
-        self.held.stage(Change::Checkpoint(CheckpointRecord {
-            name: checkpoint.map_or_else(|| step.key.to_string(), ToOwned::to_owned),
+        let checkpoint = Some(CheckpointRecord {
+            name: name.to_owned(),
             step: step.key.clone(),
             attempt: self.held.hold.attempt,
             commit,
             policy_version: self.held.inputs.policy.version.clone(),
             artifacts,
             at: now().utc,
-        }))?;
-        self.held.move_step(&step.key, StepEvent::Succeed, None)?;
+        });
+        let moved = StepMove::new(&step.key, StepEvent::Succeed);
+        self.held.stage(Change::Step(StepMove { ended, checkpoint, ..moved }))?;
         if step.kind() == StepKind::Qa && self.all_checks_green() {
             self.held.move_phase(PhaseEvent::PassQa)?;
         }
@@ -209,34 +201,50 @@ impl Attempt<'_> {
         checks.all(|s| matches!(s.state, StepState::Succeeded | StepState::Skipped))
     }
 
-    pub(super) fn fail(
-        &mut self,
-        step: &StepSpec,
-        end: ProcessEnd,
-        failure: Failure,
-        took: Millis,
-    ) -> Result<(), EngineError> {
+    pub(super) fn fail(&mut self, step: &StepSpec, ended: ExecutionEnd, failure: Failure) -> Result<(), EngineError> {
         if is_cut(failure.code) {
-            return self.interrupt(step, end, took);
+            return self.interrupt(step, ended);
         }
         self.held.retry_after(&step.key, failure.retry_after);
-        self.held.stage(Change::Execution { step: step.key.clone(), end, result: None, active: took })?;
-        self.held.move_step(&step.key, StepEvent::Fail, Some(failure.clone()))?;
-        self.tell_end(&step.key, took, Some(&failure));
-        Ok(())
+        self.end_badly(step, StepEvent::Fail, Some(ended), Some(failure))
     }
 
     /// A step that was cut goes back to PENDING: the next attempt takes it up.
-    fn interrupt(&mut self, step: &StepSpec, end: ProcessEnd, took: Millis) -> Result<(), EngineError> {
-        self.held.stage(Change::Execution { step: step.key.clone(), end, result: None, active: took })?;
-        self.held.move_step(&step.key, StepEvent::Interrupt, None)?;
-        self.tell_end(&step.key, took, None);
+    fn interrupt(&mut self, step: &StepSpec, ended: ExecutionEnd) -> Result<(), EngineError> {
+        self.end_badly(step, StepEvent::Interrupt, Some(ended), None)
+    }
+
+    fn end_badly(
+        &mut self,
+        step: &StepSpec,
+        event: StepEvent,
+        ended: Option<ExecutionEnd>,
+        failure: Option<Failure>,
+    ) -> Result<(), EngineError> {
+        let took = took(ended.as_ref());
+        let moved = StepMove::new(&step.key, event);
+        self.held.stage(Change::Step(StepMove { ended, failure: failure.clone(), ..moved }))?;
+        self.tell_end(&step.key, took, failure.as_ref());
         Ok(())
     }
 }
 
-fn execution(ended: &Ended<'_>, result: Option<String>) -> Change {
-    Change::Execution { step: ended.step.key.clone(), end: ended.end.clone(), result, active: ended.took }
+/// What a step reached.
+pub(super) struct Success<'a> {
+    /// The checkpoint's name.
+    pub name: &'a str,
+    /// The snapshot, where one was taken.
+    pub commit: Option<String>,
+    /// How its execution ended; `None` for a step without a process.
+    pub ended: Option<ExecutionEnd>,
+}
+
+fn execution(ended: &Ended<'_>, result: Option<String>) -> ExecutionEnd {
+    ExecutionEnd { end: ended.end.clone(), result, active: ended.took }
+}
+
+fn took(ended: Option<&ExecutionEnd>) -> Millis {
+    ended.map_or(Millis(0), |ended| ended.active)
 }
 
 /// How a process ended that nobody stopped.

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 
 use self::admit::ProviderCall;
 pub use self::admit::{Held as HeldBack, failure as held_failure};
+use self::end::Success;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::{Host, Inbox, now};
@@ -25,13 +26,13 @@ use super::steps::agent::{AtWork, Call};
 use super::steps::{command, context};
 use super::workspace::Copy;
 use crate::domain::budget::Breach;
-use crate::domain::change::Change;
+use crate::domain::change::{Change, StepMove};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline::{self, Move};
 use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::RunRecord;
+use crate::domain::record::{Identity, RunRecord};
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepKind, StepSpec, When};
@@ -124,6 +125,8 @@ struct Active {
     /// Its active time is recorded up to here.
     counted_until: BootMs,
     child: ChildId,
+    /// Its process, as long as the record does not know it (see [`clock::UNKNOWN_FOR_MS`]).
+    unrecorded: Option<Identity>,
     activity: Activity,
     agent: Option<ActiveAgent>,
     /// Why it is being stopped.
@@ -224,12 +227,12 @@ impl<'a> Attempt<'a> {
         if kind == Some(StepKind::Qa) && begins(step_move.event) {
             self.held.move_phase(PhaseEvent::RecheckQa)?;
         }
-        self.held.stage(Change::Step {
-            step: step_move.step.clone(),
-            event: step_move.event,
+        let because_of = step_move.because_of.clone();
+        self.held.stage(Change::Step(StepMove {
             failure,
-            because_of: step_move.because_of.clone(),
-        })
+            because_of,
+            ..StepMove::new(&step_move.step, step_move.event)
+        }))
     }
 
     fn carry_out_move(&mut self, step_move: &Move) -> Result<(), EngineError> {
@@ -243,9 +246,9 @@ impl<'a> Attempt<'a> {
         match step.kind() {
             StepKind::Context => {
                 context::carry_out(self.host, self.held, &step.key)?;
-                self.succeed(&step, Some("CONTEXT_PREPARED"), None, Millis(0))
+                self.succeed(&step, Success { name: "CONTEXT_PREPARED", commit: None, ended: None })
             }
-            StepKind::Report => self.succeed(&step, None, None, Millis(0)),
+            StepKind::Report => self.succeed(&step, Success { name: step.key.as_str(), commit: None, ended: None }),
             StepKind::Agent | StepKind::Qa | StepKind::Command => self.launch(step),
         }
     }

@@ -4,7 +4,6 @@ use super::*;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
-use crate::domain::quantity::Millis;
 use crate::domain::run::{AttemptEvent, AttemptState, RunStatus};
 use crate::domain::step::StepState;
 use crate::store::{Decision, EventFilter, StoreError};
@@ -24,9 +23,8 @@ fn r_r6_a_take_over_closes_the_attempt_and_leaves_the_steps_to_the_new_holder() 
     let codex = &view.steps[1];
     assert_eq!((codex.state, codex.attempt), (StepState::Running, 1));
     // The new holder settles it (R-W4).
-    let (end, active) = (ProcessEnd::Vanished, Millis(9));
-    let cut = Change::Execution { step: key("codex"), end, result: None, active };
-    world.record(&second, &[cut, step("codex", StepEvent::Interrupt), step("codex", StepEvent::Begin)]).unwrap();
+    let cut = ending("codex", StepEvent::Interrupt, ended(ProcessEnd::Vanished, 9));
+    world.record(&second, &[cut, step("codex", StepEvent::Begin)]).unwrap();
     let view = world.store.view(&first.run).unwrap();
     let executions: Vec<_> = view.executions.iter().map(|e| (e.number, e.attempt, e.end.clone())).collect();
     assert_eq!(executions, [(1, 1, Some(ProcessEnd::Vanished)), (2, 2, None)]);
@@ -40,15 +38,8 @@ fn r_r7_fr_j13_a_holder_that_was_replaced_changes_nothing_and_leaves_evidence() 
     world.record(&first, &[step("codex", StepEvent::Begin)]).unwrap();
     let second = world.claim(&first.run, RunEvent::TakeOver, 1).unwrap();
     let before = world.store.view(&first.run).unwrap();
-    let late = [
-        Change::Execution {
-            step: key("codex"),
-            end: ProcessEnd::Exited { code: 0 },
-            result: Some("done".into()),
-            active: Millis(5),
-        },
-        step("codex", StepEvent::Succeed),
-    ];
+    let late = ExecutionEnd { result: Some("done".into()), ..ended(ProcessEnd::Exited { code: 0 }, 5) };
+    let late = [ending("codex", StepEvent::Succeed, late)];
     let fenced = world.record(&first, &late).unwrap_err();
     assert_eq!(fenced, StoreError::Fenced { run: first.run.clone(), fence: 1, held_by: 2 });
     let after = world.store.view(&first.run).unwrap();

@@ -55,14 +55,13 @@ fn any_change() -> impl Strategy<Value = Change> {
     let moved = |event: BoxedStrategy<StepEvent>| {
         (any_key(), event).prop_map(|(step, event)| {
             let because_of = (event == StepEvent::SendBack).then(|| key("qa"));
-            Change::Step { step, event, failure: None, because_of }
+            Change::Step(StepMove { because_of, ..StepMove::new(&step, event) })
         })
     };
-    let ended = (any_key(), 0..90_u64).prop_map(|(step, active)| Change::Execution {
-        step,
-        end: ProcessEnd::Exited { code: 0 },
-        result: None,
-        active: Millis(active),
+    let leaving = prop::sample::select(vec![StepEvent::Succeed, StepEvent::Fail, StepEvent::Interrupt]);
+    let ended = (any_key(), leaving, 0..90_u64).prop_map(|(step, event, active)| {
+        let ended = Some(ended(ProcessEnd::Exited { code: 0 }, active));
+        Change::Step(StepMove { ended, ..StepMove::new(&step, event) })
     });
     prop_oneof![
         8 => moved(useful.boxed()),

@@ -26,9 +26,8 @@ fn r_r4_the_ledger_counts_over_attempts_runs_and_new_instances() {
     let first = world.started(&new_run("182", "a"));
     world.record(&first, &[step("codex", StepEvent::Begin), used(vec![item("r1", 100, 10)], 50)]).unwrap();
     let fail = Change::Attempt { event: AttemptEvent::Fail, failure: None };
-    let end =
-        Change::Execution { step: key("codex"), end: ProcessEnd::Exited { code: 1 }, result: None, active: Millis(60) };
-    world.record(&first, &[end, step("codex", StepEvent::Fail), fail, run_event(RunEvent::Fail)]).unwrap();
+    let end = ending("codex", StepEvent::Fail, ended(ProcessEnd::Exited { code: 1 }, 60));
+    world.record(&first, &[end, fail, run_event(RunEvent::Fail)]).unwrap();
     let again = world.claim(&first.run, RunEvent::Resume, 1).unwrap();
     world.record(&again, &[step("codex", StepEvent::BeginAgain), used(vec![item("r2", 40, 4)], 5)]).unwrap();
 

@@ -34,19 +34,16 @@ fn every_change() -> Vec<(Change, EventKind)> {
     inputs.spec.steps.remove(4);
     inputs.spec.steps.push(step_spec("extra", StepBody::Report));
     let (session, model) = ("s1".into(), Some("m1".into()));
-    let end = ProcessEnd::Exited { code: 0 };
+    let end = ExecutionEnd { result: Some("Done.".into()), ..ended(ProcessEnd::Exited { code: 0 }, 4) };
+    let moved = StepMove::new(&key("codex"), StepEvent::Succeed);
+    let succeeded = StepMove { ended: Some(end), checkpoint: Some(checkpoint), ..moved };
     vec![
         (step("codex", StepEvent::Begin), EventKind::StepMoved),
         (Change::Child { step: key("codex"), child: process() }, EventKind::ChildStarted),
         (Change::Session { step: key("codex"), session, model }, EventKind::SessionOpened),
         (Change::Usage { step: key("codex"), items: Vec::new(), active: Millis(3) }, EventKind::UsageRecorded),
-        (
-            Change::Execution { step: key("codex"), end, result: Some("Done.".into()), active: Millis(4) },
-            EventKind::ExecutionEnded,
-        ),
-        (step("codex", StepEvent::Succeed), EventKind::StepMoved),
+        (Change::Step(succeeded), EventKind::StepMoved),
         (Change::Artifact(artifact), EventKind::ArtifactRecorded),
-        (Change::Checkpoint(checkpoint), EventKind::CheckpointRecorded),
         (Change::Snapshot { commit: "d".repeat(40), step: Some(key("codex")) }, EventKind::SnapshotTaken),
         (Change::Inputs(Box::new(inputs)), EventKind::InputsReplaced),
         (Change::Phase(PhaseEvent::FailQa), EventKind::PhaseMoved),
@@ -95,8 +92,8 @@ fn r_s3_what_was_recorded_is_read_back() {
     let (changes, _): (Vec<_>, Vec<_>) = every_change().into_iter().unzip();
     world.record(&hold, &changes).unwrap();
     let view = world.store.view(&hold.run).unwrap();
-    let Change::Artifact(artifact) = &changes[6] else { panic!() };
-    let Change::Checkpoint(checkpoint) = &changes[7] else { panic!() };
+    let Change::Artifact(artifact) = &changes[5] else { panic!() };
+    let Change::Step(StepMove { checkpoint: Some(checkpoint), .. }) = &changes[4] else { panic!() };
     assert_eq!((&view.artifacts[..], &view.checkpoints[..]), (&[artifact.clone()][..], &[checkpoint.clone()][..]));
     let execution = &view.executions[0];
     assert_eq!((execution.child.clone(), execution.session.as_deref()), (Some(process()), Some("s1")));

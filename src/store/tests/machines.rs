@@ -38,7 +38,7 @@ fn r_m4_every_pair_of_the_step_machine() {
             let raw = world.raw();
             raw.execute("UPDATE step SET state = ?1, attempt = 0, sent_back = 1", [state.word()]).unwrap();
             raw.execute("UPDATE step SET state = 'FAILED', rounds = 0 WHERE key = 'qa'", ()).unwrap();
-            let change = Change::Step { step: key("codex"), event: *event, failure: None, because_of };
+            let change = Change::Step(StepMove { because_of, ..StepMove::new(&key("codex"), *event) });
             let answer = world.record(&hold, &[change]);
             let now = stored(&world, "SELECT state FROM step WHERE key = 'codex'");
             if let Ok(to) = STEP.next(*state, *event) {
@@ -121,11 +121,8 @@ fn r_m3_a_step_needs_more_than_its_state() {
     world.record(&hold, &fail("qa")).unwrap();
     assert_refused(world.record(&hold, &[step("qa", StepEvent::BeginAgain)]), "FAILED", "begin_again");
     assert_refused(world.record(&hold, &[step("qa", StepEvent::Recheck)]), "FAILED", "recheck");
-    let back = |name: &str, qa: Option<&str>| Change::Step {
-        step: key(name),
-        event: StepEvent::SendBack,
-        failure: None,
-        because_of: qa.map(key),
+    let back = |name: &str, qa: Option<&str>| {
+        Change::Step(StepMove { because_of: qa.map(key), ..StepMove::new(&key(name), StepEvent::SendBack) })
     };
     for name in ["context", "codex", "lint"] {
         world.record(&hold, &[step(name, StepEvent::Begin), step(name, StepEvent::Succeed)]).unwrap();

@@ -17,12 +17,13 @@ use std::path::PathBuf;
 
 use super::{Claim, Context, Hold, Holder, NewRun, Started, Store};
 use crate::domain::budget::Budget;
-use crate::domain::change::Change;
+use crate::domain::change::{Change, ExecutionEnd, StepMove};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::hash::fingerprint::Components;
 use crate::domain::ids::{RequestId, RunId, StepKey, SupportCode, TaskId};
+use crate::domain::outcome::ProcessEnd;
 use crate::domain::policy::Policy;
-use crate::domain::quantity::{BootId, BootMs, Now, UtcMs};
+use crate::domain::quantity::{BootId, BootMs, Millis, Now, UtcMs};
 use crate::domain::record::{Dirty, Identity, RunInputs};
 use crate::domain::run::{OpenedBy, Phase, RunEvent};
 use crate::domain::step::StepEvent;
@@ -216,7 +217,16 @@ fn new_run(task: &str, marker: &str) -> NewRun {
 }
 
 fn step(name: &str, event: StepEvent) -> Change {
-    Change::Step { step: key(name), event, failure: None, because_of: None }
+    Change::Step(StepMove::new(&key(name), event))
+}
+
+/// A move that ends an execution.
+fn ending(name: &str, event: StepEvent, ended: ExecutionEnd) -> Change {
+    Change::Step(StepMove { ended: Some(ended), ..StepMove::new(&key(name), event) })
+}
+
+fn ended(end: ProcessEnd, active: u64) -> ExecutionEnd {
+    ExecutionEnd { end, result: None, active: Millis(active) }
 }
 
 fn run_event(event: RunEvent) -> Change {

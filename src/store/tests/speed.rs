@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::domain::outcome::ProcessEnd;
-use crate::domain::quantity::Millis;
 use crate::domain::run::RunStatus;
 use crate::store::RunFilter;
 
@@ -155,12 +154,8 @@ fn speed_of_an_engine_step_beside_the_raw_floor() {
         let begun = Instant::now();
         world.record(&hold, &[Change::Child { step: key(&this), child: process() }]).unwrap();
         children.push(begun.elapsed());
-        let end = ProcessEnd::Exited { code: 0 };
-        let changes = [
-            Change::Execution { step: key(&this), end, result: None, active: Millis(3) },
-            step(&this, StepEvent::Succeed),
-            step(&next, StepEvent::Begin),
-        ];
+        let end = ended(ProcessEnd::Exited { code: 0 }, 3);
+        let changes = [ending(&this, StepEvent::Succeed, end), step(&next, StepEvent::Begin)];
         let begun = Instant::now();
         world.record(&hold, &changes).unwrap();
         ends.push(begun.elapsed());
