@@ -212,10 +212,13 @@ impl Line {
             return;
         }
         match hindrance {
+            Hindrance::Shut(breaker) if breaker.trial.is_some() => {
+                let what = format!("{}, which one call tries", breaker.provider);
+                observer.notice(&Notice::Queued { what: &what, ahead: 1 });
+            }
             Hindrance::Shut(breaker) => {
                 let why = format!("{} ({}: {})", breaker.provider, breaker.code, breaker.message);
-                let until = breaker.trial.map_or(breaker.until, |trial| trial.until);
-                observer.notice(&Notice::Waiting { until, why: &why });
+                observer.notice(&Notice::Waiting { until: breaker.until, why: &why });
             }
             Hindrance::Queue(ahead) => {
                 let what = wanted.queue.what();

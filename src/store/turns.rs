@@ -66,9 +66,8 @@ impl Store {
             let run = claim::find(w, asked.run)?;
             let known = in_queue(w.db(), asked.queue)?.into_iter().find(|t| t.run == *asked.run);
             let turn = match known {
-                Some(turn) if turn.holder == *asked.holder => turn.seq,
-                // Only what is surely dead cannot come back and leave the turn as if it were its own.
-                Some(turn) if asked.gone.contains(&turn.seq) && turn.holder.boot_id == asked.holder.boot_id => {
+                // Its own from before, or one whose process cannot come back and leave it as if it were its own.
+                Some(turn) if turn.holder == *asked.holder || is_surely_dead(&turn, asked) => {
                     take_over(w, turn.seq, asked)?;
                     turn.seq
                 }
@@ -111,6 +110,10 @@ impl Store {
     pub fn leave_turn(&mut self, turn: u64, ctx: &Context) -> Result<()> {
         self.write(ctx, |w| w.run("DELETE FROM turn WHERE seq = ?1", [rows::int(turn)]).map(drop))
     }
+}
+
+fn is_surely_dead(turn: &Turn, asked: &Asked<'_>) -> bool {
+    asked.gone.contains(&turn.seq) && turn.holder.boot_id == asked.holder.boot_id
 }
 
 /// What the holder's heartbeat keeps alive besides its run.

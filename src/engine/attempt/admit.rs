@@ -36,6 +36,10 @@ pub struct Held {
 impl Attempt<'_> {
     /// Waits for the providers of the agents that are about to begin. False when the attempt stops instead.
     pub(super) fn admit(&mut self, moves: &[Move]) -> Result<bool, EngineError> {
+        // Who is at its limit stops at once, and waits for nobody first.
+        if self.meter.exhausted().is_some() {
+            return Ok(true);
+        }
         for step in moves.iter().filter(|m| super::begins(m.event)).map(|m| m.step.clone()) {
             let Some((agent, provider)) = self.provider_of(&step) else { continue };
             if !self.admit_one(&step, agent, provider)? {
