@@ -178,7 +178,7 @@ pub struct ApplyArgs {
 #[derive(Debug, ClapArgs)]
 pub struct ResumeArgs {
     /// The run, its task, or its support code.
-    #[arg(required_unless_present = "stale")]
+    #[arg(required_unless_present_any = ["stale", "due"])]
     pub run: Option<String>,
     /// Say what going on would meet; do nothing.
     #[arg(long)]
@@ -204,6 +204,9 @@ pub struct ResumeArgs {
     /// Every run whose holder is gone.
     #[arg(long, conflicts_with_all = ["run", "dry_run"])]
     pub stale: bool,
+    /// Every parked run whose time has come, one after the other, the oldest first.
+    #[arg(long, conflicts_with_all = ["run", "dry_run", "stale"])]
+    pub due: bool,
     /// Why; recorded.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,

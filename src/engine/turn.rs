@@ -254,3 +254,40 @@ impl Absences {
         turns.iter().filter(&mut is_gone).map(|turn| turn.seq).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::quantity::BootId;
+    use crate::domain::turn::TurnState;
+
+    fn turn(seq: u64, holder: Identity, seen_at: i64) -> Turn {
+        Turn {
+            seq,
+            queue: Queue::Runs,
+            run: RunId::recorded("run_1_001"),
+            agent: None,
+            state: TurnState::Waiting,
+            insists: false,
+            holder,
+            since: UtcMs(0),
+            seen_at: UtcMs(seen_at),
+        }
+    }
+
+    #[test]
+    fn r_r8_a_dead_process_is_gone_at_once_and_one_of_another_boot_when_it_has_been_silent_for_a_lease() {
+        let own = super::super::run::this_process().unwrap();
+        let dead = Identity { start_ticks: own.start_ticks + 1, ..own.clone() };
+        let foreign = Identity { boot_id: BootId("another".into()), ..own.clone() };
+        let mut absences = Absences { silent_after: Millis::mins(60), seen: BTreeMap::new() };
+        let look = |absences: &mut Absences, seen_at| {
+            absences.gone(&[turn(1, own.clone(), 0), turn(2, dead.clone(), 0), turn(3, foreign.clone(), seen_at)])
+        };
+        assert_eq!(look(&mut absences, 5), [2]);
+        // An hour without a sign of life, by this machine's own clock: whatever the wall clocks say.
+        absences.silent_after = Millis(0);
+        assert_eq!(look(&mut absences, 5), [2, 3]);
+        assert_eq!(look(&mut absences, 6), [2], "it gave a sign of life");
+    }
+}

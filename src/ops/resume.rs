@@ -25,7 +25,7 @@ use crate::engine::run as engine_run;
 use crate::engine::validate;
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
-use crate::store::{Decision, Store};
+use crate::store::{Decision, RunFilter, Store};
 
 /// What was asked for.
 #[derive(Debug, Clone, Default)]
@@ -279,10 +279,27 @@ fn requeue(
     Ok(store.decide(&record.id, &decision, &acting.who.context())?)
 }
 
-/// Every run whose holder is gone: for `resume --stale`.
-pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
-    let candidates = store.stale_candidates()?;
-    let lost =
-        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
-    Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
+/// Several runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Many {
+    /// Those whose holder is gone (`--stale`).
+    Stale,
+    /// Parked ones whose time has come and that nobody waits for (`--due`, FR-G5).
+    Due,
+}
+
+/// Which runs these are, the oldest first.
+pub fn many(place: &Place, which: Many) -> Result<Vec<RunId>, OpsError> {
+    let Some(store) = place.records()? else { return Ok(Vec::new()) };
+    let present = now().utc;
+    let is_meant = |run: &RunRecord| match (which, follow::holding(run)) {
+        (Many::Stale, holding) => matches!(holding, Holding::Abandoned | Holding::Stuck | Holding::Foreign),
+        (Many::Due, Holding::Held | Holding::Stuck) => false,
+        (Many::Due, _) => run.status == RunStatus::Retrying && engine_run::is_due(run, present),
+    };
+    let candidates = match which {
+        Many::Stale => store.stale_candidates()?,
+        Many::Due => store.runs(&RunFilter::Open)?.into_iter().rev().map(|s| s.run).collect(),
+    };
+    Ok(candidates.into_iter().filter(is_meant).map(|run| run.id).collect())
 }

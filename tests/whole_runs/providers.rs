@@ -55,7 +55,6 @@ fn fr_g1_fr_g4_fr_g7_r_r1_a_limit_with_a_known_end_holds_every_other_run_and_wai
         "{second:#}"
     );
     assert!(second["message"].as_str().unwrap().contains("acme"), "{second:#}");
-    assert_eq!(first["retry_at"].as_str().unwrap()[..16], second["retry_at"].as_str().unwrap()[..16], "the same end");
     assert_eq!(second["attempts"][0]["state"], "PARKED");
     assert_eq!((&second["steps"][0]["state"], &second["steps"][0]["runs"]), (&"PENDING".into(), &0.into()));
     for _ in 0..20 {
@@ -64,6 +63,7 @@ fn fr_g1_fr_g4_fr_g7_r_r1_a_limit_with_a_known_end_holds_every_other_run_and_wai
     }
     assert_eq!(world.lines("calls"), 1, "20 ticks during a hold: no call");
     let held = provider(&world);
+    assert_eq!(held["until"], second["retry_at"], "the same end");
     assert_eq!((&held["provider"], &held["state"], &held["cause"]), (&"acme".into(), &"OPEN".into(), &"limit".into()));
     assert_eq!((&held["code"], &held["agent"]), (&"RATE_LIMIT".into(), &Value::Null), "of the whole provider");
     let text = world.run(&["status"]).stdout;
@@ -96,18 +96,38 @@ fn fr_g2_a_hold_that_outlives_its_reason_is_probed_by_one_command() {
 }
 
 #[test]
-fn r_r3_a_short_hold_is_waited_for_in_the_process_and_status_says_until_when() {
-    let retry = ("retry", "{ base: 10ms, max: 30s, jitter: 0, total: 60s }");
-    let world = world("error:RATE_LIMIT:4", &[retry, ("breaker", "{ open: 10ms }")]);
-    let first = world.spawn(&["start", "a", "--json"]);
-    wait_until("the provider is held", || !providers(&world).is_empty());
+fn fr_g5_parked_runs_go_on_by_one_command_in_their_order_when_their_time_has_come() {
+    let world = world("error:RATE_LIMIT:2", &[("retry", "{ base: 10ms, max: 20ms, jitter: 0, total: 10s }")]);
+    for id in ["b", "a", "c"] {
+        assert_eq!(world.start(id).0, 18);
+    }
+    let calls = world.lines("calls");
     world.open("up");
+    wait_until("their time has come", || sentence(&world, "c").starts_with("may be tried again now"));
+    let out = world.run(&["resume", "--due"]);
+    assert_eq!(out.exit, 0, "{}", out.stderr);
+    let at = |id: &str| out.stdout.find(&format!("run_{id}_001 SUCCEEDED")).unwrap_or_else(|| panic!("{}", out.stdout));
+    assert!(at("b") < at("a") && at("a") < at("c"), "{}", out.stdout);
+    assert_eq!(world.lines("calls"), calls + 3);
+    assert!(world.run(&["resume", "--due"]).stderr.contains("no parked run"));
+}
+
+#[test]
+fn r_r3_a_hold_that_is_short_enough_is_waited_for_in_the_process_and_status_says_until_when() {
+    let retry = ("retry", "{ base: 10ms, max: 90m, jitter: 0, total: 3h }");
+    let world = world("error:RATE_LIMIT:3600", &[retry]);
+    let first = world.spawn(&["start", "a"]);
+    wait_until("the provider is held", || !providers(&world).is_empty());
     let second = world.spawn(&["start", "b", "--json"]);
     wait_until("it waits", || sentence(&world, "b").starts_with("waits for acme until "));
     let says = sentence(&world, "b");
     assert!(says.contains("because RATE_LIMIT") && says.ends_with("it goes on"), "{says}");
-    let (first, second) = (first.end(), second.end());
-    assert_eq!((first.exit, second.exit, world.lines("calls")), (0, 0, 3), "{}{}", first.stderr, second.stderr);
+    first.signal(Signal::INT);
+    assert_eq!(first.end().exit, 130);
+    world.open("up");
+    assert_eq!(world.json(&["resume", "a", "--now"]).0, 0, "it tries, and frees the provider");
+    let second = second.end();
+    assert_eq!((second.exit, world.lines("calls")), (0, 3), "{}", second.stderr);
     assert_eq!(second.json()["attempts"].as_array().unwrap().len(), 1, "waiting is no attempt");
     assert!(world.has_event("run_b_001", "turn.taken", ""));
 }
