@@ -1,14 +1,17 @@
 //! What the holder of a run wants recorded. One call of the store writes a list of these, with their audit events, in one
 //! transaction; either all of them are there afterwards or none.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::event::EventKind;
 use super::failure::Failure;
+use super::hash::encoding::Sha256Hash;
 use super::ids::StepKey;
 use super::outcome::ProcessEnd;
 use super::quantity::{Millis, UtcMs};
-use super::record::{ArtifactRecord, CheckpointRecord, Identity};
+use super::record::{ArtifactRecord, Identity};
 use super::run::{AttemptEvent, PhaseEvent, RunEvent};
 use super::step::StepEvent;
 
@@ -104,7 +107,7 @@ pub struct StepMove {
     /// How the execution ended that this move closes; `None` for a step without a process.
     pub ended: Option<ExecutionEnd>,
     /// The checkpoint that is reached with it (R-S3).
-    pub checkpoint: Option<CheckpointRecord>,
+    pub checkpoint: Option<Reached>,
 }
 
 impl StepMove {
@@ -112,6 +115,19 @@ impl StepMove {
     pub fn new(step: &StepKey, event: StepEvent) -> Self {
         Self { step: step.clone(), event, failure: None, because_of: None, ended: None, checkpoint: None }
     }
+}
+
+/// What a step reached by succeeding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// CONTEXT_PREPARED, CODE_GENERATED, QA_PASSED, or the step's key.
+    pub name: String,
+    /// The snapshot, where one was taken.
+    pub commit: Option<String>,
+    /// The policy under which it was reached.
+    pub policy_version: String,
+    /// The artifacts recorded with it: path and content.
+    pub artifacts: BTreeMap<String, Sha256Hash>,
 }
 
 /// How an execution of a step ended.

@@ -13,13 +13,13 @@ use super::workspace::Copy;
 use crate::agents::{AgentEnd, Inspection, Progress};
 use crate::artifacts::run_dir::{self, StepFile};
 use crate::artifacts::transcript::tail;
-use crate::domain::change::{Change, ExecutionEnd, StepMove};
+use crate::domain::change::{Change, ExecutionEnd, Reached, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline;
 use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::{CheckpointRecord, ExecutionRecord, Identity, RunView, StepRecord};
+use crate::domain::record::{ExecutionRecord, Identity, RunView, StepRecord};
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepBody, StepKind};
 
@@ -213,15 +213,9 @@ fn adopt(
             return held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }));
         }
     };
-    let checkpoint = Some(CheckpointRecord {
-        name: "CODE_GENERATED".to_owned(),
-        step: step.clone(),
-        attempt: held.hold.attempt,
-        commit: Some(snapshot.commit),
-        policy_version: held.inputs.policy.version.clone(),
-        artifacts,
-        at: super::host::now().utc,
-    });
+    let policy_version = held.inputs.policy.version.clone();
+    let checkpoint =
+        Some(Reached { name: "CODE_GENERATED".to_owned(), commit: Some(snapshot.commit), policy_version, artifacts });
     held.stage(Change::Step(StepMove { ended, checkpoint, ..StepMove::new(step, StepEvent::Succeed) }))
 }
 

@@ -8,32 +8,36 @@ use super::{Store, TENANT, rows, write};
 use crate::domain::event::{ChainHead, Event};
 use crate::domain::machine::Word as _;
 
+/// The events that a command left, through the chains in which it left some.
+pub(super) const OF_REQUEST: &str =
+    "chain IN (SELECT chain FROM request_chain WHERE tenant = 'local' AND request_id = ?) AND request_id = ?";
+
 impl Store {
     /// The events that a filter names, oldest first; with a limit the newest of them.
     pub fn events(&self, filter: &EventFilter) -> Result<Vec<Event>> {
         let mut conditions = vec!["tenant = ?".to_owned()];
         let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(TENANT)];
-        let mut with = |condition: &str, value: Box<dyn ToSql>| {
+        let mut with = |condition: &str, of: Vec<Box<dyn ToSql>>| {
             conditions.push(condition.to_owned());
-            values.push(value);
+            values.extend(of);
         };
         if let Some(run) = &filter.run {
-            with("chain = ?", Box::new(run.to_string()));
+            with("chain = ?", vec![Box::new(run.to_string())]);
         }
         if let Some(request) = &filter.request {
-            with("request_id = ?", Box::new(request.to_string()));
+            let request = request.to_string();
+            with(OF_REQUEST, vec![Box::new(request.clone()), Box::new(request)]);
         }
         if let Some(kind) = filter.kind {
-            with("kind = ?", Box::new(kind.word()));
+            with("kind = ?", vec![Box::new(kind.word())]);
         }
         if let Some(code) = filter.code {
-            with("code = ?", Box::new(code.word()));
+            with("code = ?", vec![Box::new(code.word())]);
         }
         if let Some(key) = filter.key_hash {
             // What names the key itself, and everything that the run did to which it led.
             let run = "SELECT r.id FROM start_key k JOIN run r ON r.seq = k.run WHERE k.key_hash = ?";
-            with(&format!("(key_hash = ? OR chain IN ({run}))"), Box::new(key.0));
-            values.push(Box::new(key.0));
+            with(&format!("(key_hash = ? OR chain IN ({run}))"), vec![Box::new(key.0), Box::new(key.0)]);
         }
         let limit = filter.limit.map_or(-1, i64::from);
         let sql = format!(

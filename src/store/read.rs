@@ -7,7 +7,7 @@ use super::write::chain_head;
 use super::{Store, TENANT, rows, usage};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{RunId, TaskId};
-use crate::domain::record::{RunRecord, RunView};
+use crate::domain::record::{CheckpointRecord, RunRecord, RunView};
 
 impl Store {
     /// A run, without its steps.
@@ -50,6 +50,15 @@ impl Store {
     }
 }
 
+/// The executions that succeeded, in the order in which they did.
+fn checkpoints(db: &Connection, run: i64) -> Result<Vec<CheckpointRecord>> {
+    let sql = format!(
+        "SELECT {} FROM execution WHERE run = ?1 AND checkpoint IS NOT NULL ORDER BY finished_at, seq",
+        rows::CHECKPOINT
+    );
+    rows::all(db, &sql, [run], rows::checkpoint)
+}
+
 fn view(db: &Connection, id: &RunId) -> Result<RunView> {
     let sql = format!(
         "SELECT {}, r.seq, r.task, t.epoch, i.inputs FROM run r JOIN task t ON t.seq = r.task \
@@ -69,7 +78,7 @@ fn view(db: &Connection, id: &RunId) -> Result<RunView> {
         steps: rows::all(db, &all(rows::STEP, "step", "position, key"), [seq], rows::step)?,
         executions: rows::all(db, &all(rows::EXECUTION, "execution", "seq"), [seq], rows::execution)?,
         artifacts: rows::all(db, &all(rows::ARTIFACT, "artifact", "path"), [seq], rows::artifact)?,
-        checkpoints: rows::all(db, &all(rows::CHECKPOINT, "checkpoint", "seq"), [seq], rows::checkpoint)?,
+        checkpoints: checkpoints(db, seq)?,
         usage: usage::of_run(db, seq)?,
         attempt_usage: usage::of_attempt(db, seq, run.attempt)?,
         task_usage: usage::of_task(db, task, epoch)?,

@@ -248,7 +248,7 @@ pub(super) fn artifact(row: &mut Fields<'_>) -> Result<ArtifactRecord> {
 }
 
 /// What [`checkpoint`] reads.
-pub(super) const CHECKPOINT: &str = "name, step, attempt, snapshot, policy_version, artifacts, at";
+pub(super) const CHECKPOINT: &str = "checkpoint, step, attempt, snapshot, policy_version, artifacts, finished_at";
 
 pub(super) fn checkpoint(row: &mut Fields<'_>) -> Result<CheckpointRecord> {
     Ok(CheckpointRecord {

@@ -8,13 +8,13 @@ use super::claim::{Found, fact, in_list};
 use super::error::{Result, StoreError};
 use super::rows::{self, int};
 use super::write::{Fact, Writer};
-use crate::domain::change::{ExecutionEnd, StepMove};
+use crate::domain::change::StepMove;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::machine::{Refused, Word as _};
 use crate::domain::quantity::UtcMs;
-use crate::domain::record::{CheckpointRecord, StepRecord};
+use crate::domain::record::StepRecord;
 use crate::domain::run::RunStatus;
 use crate::domain::step::{STEP, StepEvent, StepState};
 use crate::domain::task::StepKind;
@@ -48,12 +48,9 @@ pub(super) fn move_step(w: &mut Writer<'_>, held: &Held<'_>, by: &StepMove) -> R
     update(w, held, &next, by.event, &step)?;
     match (step.state, to) {
         (_, StepState::Running) => open_execution(w, held, &next)?,
-        (StepState::Running, _) => close_execution(w, held, &next, by.ended.as_ref())?,
+        (StepState::Running, _) => close_execution(w, held, &next, by)?,
         _ if by.ended.is_some() => return Err(not_running(w, held, &by.step, "end")),
         _ => {}
-    }
-    if let Some(reached) = &by.checkpoint {
-        insert_checkpoint(w, held, reached)?;
     }
     let reason = next.message.as_deref();
     w.append(&Fact { step: Some(&by.step), reason, ..fact(held.hold, EventKind::StepMoved, body(&step, &next, by)) })
@@ -194,45 +191,32 @@ fn open_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord) -> Result<
 }
 
 /// Closes the execution. A step without a process of its own was active all the time.
-fn close_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, ended: Option<&ExecutionEnd>) -> Result<()> {
-    let words = ended.map(|ended| serde_json::to_string(&ended.end)).transpose();
-    let words = words.map_err(|error| StoreError::Internal(error.to_string()))?;
+fn close_execution(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, by: &StepMove) -> Result<()> {
+    let (ended, reached) = (by.ended.as_ref(), by.checkpoint.as_ref());
     w.run(
         "UPDATE execution SET process_end = ?4, result = ?5, active_ms = max(active_ms, coalesce(?6, ?7 - started_at)), \
-         finished_at = ?7, fence = ?8 WHERE run = ?1 AND step = ?2 AND number = ?3 AND finished_at IS NULL",
+         finished_at = ?7, fence = ?8, checkpoint = ?9, snapshot = ?10, policy_version = ?11, artifacts = ?12 \
+         WHERE run = ?1 AND step = ?2 AND number = ?3 AND finished_at IS NULL",
         rusqlite::params![
             held.seq,
             step.key.as_str(),
             step.runs,
-            words,
+            ended.map(|ended| as_json(&ended.end)).transpose()?,
             ended.and_then(|ended| ended.result.as_deref()),
             ended.map(|ended| rows::counter(ended.active.0)),
             w.now(),
-            int(held.hold.fence)
+            int(held.hold.fence),
+            reached.map(|reached| reached.name.as_str()),
+            reached.and_then(|reached| reached.commit.as_deref()),
+            reached.map(|reached| reached.policy_version.as_str()),
+            reached.map(|reached| as_json(&reached.artifacts)).transpose()?,
         ],
     )?;
     Ok(())
 }
 
-fn insert_checkpoint(w: &Writer<'_>, held: &Held<'_>, reached: &CheckpointRecord) -> Result<()> {
-    let artifacts =
-        serde_json::to_string(&reached.artifacts).map_err(|error| StoreError::Internal(error.to_string()))?;
-    w.run(
-        "INSERT INTO checkpoint (run, name, step, attempt, snapshot, policy_version, artifacts, at, fence) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        rusqlite::params![
-            held.seq,
-            reached.name,
-            reached.step.as_str(),
-            reached.attempt,
-            reached.commit,
-            reached.policy_version,
-            artifacts,
-            reached.at.0,
-            int(held.hold.fence)
-        ],
-    )?;
-    Ok(())
+fn as_json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Internal(error.to_string()))
 }
 
 /// The refusal of something that only the running execution of a step can have.

@@ -87,12 +87,16 @@ impl Writer<'_> {
         Ok(self.tx.prepare_cached(sql)?.insert(params)?)
     }
 
-    /// Where a chain ends, with the events of this transaction.
+    /// Where a chain ends, with the events of this transaction; notes that the command has to do with it.
     pub(super) fn head(&mut self, chain: &str) -> Result<ChainHead> {
         if let Some(head) = self.heads.get(chain) {
             return Ok(head.clone());
         }
         let head = chain_head(self.tx, chain)?;
+        self.run(
+            "INSERT OR IGNORE INTO request_chain (tenant, request_id, chain) VALUES (?1, ?2, ?3)",
+            (TENANT, self.ctx.request_id.as_str(), chain),
+        )?;
         self.heads.insert(chain.to_owned(), head.clone());
         Ok(head)
     }

@@ -26,7 +26,7 @@ pub(super) struct ProviderCall {
 
 /// Why a run does not go on now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldBack {
     /// What stands in its way.
     pub failure: Failure,
     /// When it may be tried again; `None` when a person must do something first.
@@ -127,7 +127,7 @@ struct Shut {
     since: Option<UtcMs>,
     longest: Millis,
     run_until: BootMs,
-    held: Option<Held>,
+    held: Option<HeldBack>,
 }
 
 impl Shut {
@@ -135,7 +135,7 @@ impl Shut {
         let present = now();
         if present.boot >= self.run_until {
             let message = format!("the run's time was over before it was its turn at {provider}");
-            self.held = Some(Held { failure: Failure::new(Code::Busy, message), retry_at: Some(present.utc) });
+            self.held = Some(HeldBack { failure: Failure::new(Code::Busy, message), retry_at: Some(present.utc) });
             return Verdict::GiveUp;
         }
         let Hindrance::Shut(breaker) = hindrance else { return Verdict::Wait };
@@ -143,8 +143,8 @@ impl Shut {
         let left = Millis(self.run_until.0.saturating_sub(present.boot.0)).min(self.longest);
         match breaker::patience(breaker, present.utc, left, since.plus(self.longest)) {
             Patience::Wait => return Verdict::Wait,
-            Patience::Park(at) => self.held = Some(Held { failure: failure(breaker), retry_at: Some(at) }),
-            Patience::Refuse => self.held = Some(Held { failure: failure(breaker), retry_at: None }),
+            Patience::Park(at) => self.held = Some(HeldBack { failure: failure(breaker), retry_at: Some(at) }),
+            Patience::Refuse => self.held = Some(HeldBack { failure: failure(breaker), retry_at: None }),
         }
         Verdict::GiveUp
     }

@@ -2,14 +2,13 @@
 
 use super::{Active, ActiveAgent, Attempt};
 use crate::agents::{AgentEnd, SessionFate};
-use crate::domain::change::{Change, ExecutionEnd, StepMove};
+use crate::domain::change::{Change, ExecutionEnd, Reached, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline;
 use crate::domain::quantity::Millis;
-use crate::domain::record::CheckpointRecord;
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepBody, StepKind, StepSpec};
@@ -173,15 +172,8 @@ impl Attempt<'_> {
             Ok(artifacts) => artifacts,
             Err(failure) => return self.end_badly(step, StepEvent::Fail, ended, Some(failure)),
         };
-        let checkpoint = Some(CheckpointRecord {
-            name: name.to_owned(),
-            step: step.key.clone(),
-            attempt: self.held.hold.attempt,
-            commit,
-            policy_version: self.held.inputs.policy.version.clone(),
-            artifacts,
-            at: now().utc,
-        });
+        let policy_version = self.held.inputs.policy.version.clone();
+        let checkpoint = Some(Reached { name: name.to_owned(), commit, policy_version, artifacts });
         let moved = StepMove::new(&step.key, StepEvent::Succeed);
         self.held.stage(Change::Step(StepMove { ended, checkpoint, ..moved }))?;
         if step.kind() == StepKind::Qa && self.all_checks_green() {

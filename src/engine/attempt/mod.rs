@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use self::admit::ProviderCall;
-pub use self::admit::{Held as HeldBack, failure as held_failure};
+pub use self::admit::{HeldBack, failure as held_failure};
 use self::end::Success;
 use super::error::EngineError;
 use super::held::Held;

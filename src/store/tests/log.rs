@@ -1,6 +1,7 @@
 //! R-M6, R-M7: every change leaves an event, and the events hang together.
 
 use super::*;
+use crate::domain::change::Reached;
 use crate::domain::event::{EventKind, HOME_CHAIN};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
@@ -21,14 +22,11 @@ fn every_change() -> Vec<(Change, EventKind)> {
         step: Some(key("codex")),
         attempt: 1,
     };
-    let checkpoint = CheckpointRecord {
+    let checkpoint = Reached {
         name: "CODE_GENERATED".into(),
-        step: key("codex"),
-        attempt: 1,
         commit: Some("c".repeat(40)),
         policy_version: "built-in".into(),
         artifacts: [(artifact.path.clone(), artifact.sha256)].into(),
-        at: UtcMs(5),
     };
     let mut inputs = inputs(spec("182"));
     inputs.spec.steps.remove(4);
@@ -93,8 +91,11 @@ fn r_s3_what_was_recorded_is_read_back() {
     world.record(&hold, &changes).unwrap();
     let view = world.store.view(&hold.run).unwrap();
     let Change::Artifact(artifact) = &changes[5] else { panic!() };
-    let Change::Step(StepMove { checkpoint: Some(checkpoint), .. }) = &changes[4] else { panic!() };
-    assert_eq!((&view.artifacts[..], &view.checkpoints[..]), (&[artifact.clone()][..], &[checkpoint.clone()][..]));
+    let Change::Step(StepMove { checkpoint: Some(reached), .. }) = &changes[4] else { panic!() };
+    let Reached { name, commit, policy_version, artifacts } = reached.clone();
+    let (step, at) = (key("codex"), UtcMs(world.clock));
+    let checkpoint = CheckpointRecord { name, step, attempt: 1, commit, policy_version, artifacts, at };
+    assert_eq!((&view.artifacts[..], &view.checkpoints[..]), (&[artifact.clone()][..], &[checkpoint][..]));
     let execution = &view.executions[0];
     assert_eq!((execution.child.clone(), execution.session.as_deref()), (Some(process()), Some("s1")));
     assert_eq!((execution.model.as_deref(), execution.result.as_deref()), (Some("m1"), Some("Done.")));

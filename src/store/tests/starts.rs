@@ -64,16 +64,19 @@ fn r_m9_the_promised_indexes_serve_their_queries() {
         let mut rows = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         rows.query_map((), |row| row.get::<_, String>(3)).unwrap().map(Result::unwrap).collect::<Vec<_>>().join("; ")
     };
+    let of_request = format!(
+        "SELECT * FROM event WHERE tenant = 'local' AND {}",
+        crate::store::audit::OF_REQUEST.replace('?', "'r'")
+    );
     let queries = [
         ("SELECT seq FROM run WHERE tenant = 'local' AND task = 1 ORDER BY created_at DESC", "run_by_task"),
         ("SELECT seq FROM run WHERE tenant = 'local' AND status = 'RUNNING' ORDER BY heartbeat_at", "run_by_status"),
         ("SELECT sum(input) FROM execution WHERE task = 1 AND epoch = 1", "execution_by_ledger"),
         ("SELECT count(*) FROM attempt WHERE task = 1 AND epoch = 1 AND state IN ('FAILED', 'LOST')", "attempt_failed"),
-        ("SELECT * FROM event WHERE request_id = 'r'", "event_by_request"),
+        (&of_request, "SEARCH event USING INDEX sqlite_autoindex_event_2"),
         ("SELECT * FROM event WHERE key_hash = x'00'", "event_by_key"),
         ("SELECT * FROM event WHERE code = 'FENCED'", "event_by_code"),
         ("SELECT * FROM run WHERE tenant = 'local' AND support_code = 'X'", "run_by_support_code"),
-        ("SELECT * FROM checkpoint WHERE run = 1", "checkpoint_by_run"),
         (
             "SELECT id FROM run WHERE tenant = 'local' AND concurrency_group = 'g' AND status = 'RUNNING'",
             "run_by_group",
