@@ -410,6 +410,23 @@ fn r_r8_an_interrupt_at_a_providers_door_leaves_a_run_that_goes_on() {
 }
 
 #[test]
+fn r_s2_what_ended_before_a_wait_is_on_disk_while_it_lasts() {
+    let world = World::new();
+    queueing(&world, &[("concurrency", "{ providers: { fake: 1 } }")], "", true);
+    let first = world.spawn_until(&["start", "a"], "inside-a");
+    let steps = command_step("make", &format!("echo x >> {}", world.at("e"))) + &agent_step("code", "ok");
+    world.task("t", &format!("steps:\n{steps}"));
+    let second = world.spawn(&["start", "t"]);
+    wait_until("it waits", || sentence(&world, "t").contains("turn at fake"));
+    second.kill();
+    world.open("go");
+    assert_eq!(first.end().exit, 0);
+    let (exit, run) = world.json(&["resume", "t"]);
+    assert_eq!((exit, world.lines("e")), (0, 1), "{run:#}");
+    world.assert_sound("run_t_001");
+}
+
+#[test]
 fn f67_r_r8_many_at_once_never_pass_the_limit() {
     let world = World::new();
     world.policy(&[("concurrency", "{ providers: { fake: 2 } }")]);

@@ -57,6 +57,8 @@ impl Attempt<'_> {
     }
 
     fn admit_one(&mut self, step: &StepKey, agent: String, provider: String) -> Result<bool, EngineError> {
+        // What ended before is on disk before anything is waited for: a wait can be long, and can end with the machine.
+        self.commit()?;
         let began = now();
         let policy = self.held.inputs.policy.clone();
         let run = self.held.hold.run.clone();
