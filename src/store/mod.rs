@@ -13,6 +13,7 @@
 //! | `unheld` | what others write |
 //! | `turns`, `breakers` | whose turn it is; which provider is left alone |
 //! | `rows`, `read`, `list`, `audit` | reading |
+//! | `fault` | commits that fail on purpose; for tests alone |
 //!
 //! It knows no process, no git and no file but its own. It decides nothing that `domain` can decide: the states from
 //! which an event is allowed are those of the transition tables.
@@ -29,6 +30,8 @@ mod changes;
 mod claim;
 mod connection;
 mod error;
+#[cfg(any(test, feature = "test-fakes"))]
+pub mod fault;
 mod list;
 mod migrate;
 mod names;
@@ -62,9 +65,6 @@ const TENANT: &str = "local";
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// What the next commits do instead of committing.
-    #[cfg(test)]
-    fault: std::collections::VecDeque<tests::CommitFault>,
 }
 
 impl Store {
@@ -84,12 +84,7 @@ impl Store {
     }
 
     fn of(db: Connection, path: &Path) -> Self {
-        Self {
-            db,
-            path: path.to_owned(),
-            #[cfg(test)]
-            fault: std::collections::VecDeque::new(),
-        }
+        Self { db, path: path.to_owned() }
     }
 
     /// A number that changes when another connection has committed: to follow another process's run, this is asked

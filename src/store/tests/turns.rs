@@ -11,6 +11,7 @@ use crate::domain::machine::Word as _;
 use crate::domain::policy::BreakerRules;
 use crate::domain::quantity::Millis;
 use crate::domain::turn::{Queue, TurnState};
+use crate::store::fault::{self, CommitFault};
 use crate::store::{Asked, EndedCall, StoreError, Turned};
 
 const RULES: BreakerRules =
@@ -306,10 +307,10 @@ fn r_m4_every_pair_of_the_breaker_machine() {
 fn f06_a_place_whose_commit_failed_is_taken_once() {
     let mut world = World::new();
     let ask = world.ask(1, Some(1));
-    world.store.fault = [CommitFault::Kept].into();
+    fault::plan([CommitFault::Kept]);
     let (turn, next) = world.queue_up(&ask, 1);
     assert_eq!((next, world.store.turns().unwrap().len()), (Turned::Taken, 1));
-    world.store.fault = [CommitFault::Lost(rusqlite::ffi::SQLITE_IOERR_FSYNC)].into();
+    fault::plan([CommitFault::Lost(rusqlite::ffi::SQLITE_IOERR_FSYNC)]);
     world.end(&ask, turn, Some(&Failure::new(Code::QuotaExceeded, "no")), 2);
-    assert_eq!((world.store.turns().unwrap().len(), world.home_events().len()), (0, 1));
+    assert_eq!((world.store.turns().unwrap().len(), world.home_events().len(), fault::planned()), (0, 1, 0));
 }
