@@ -350,6 +350,9 @@ pub struct DoctorArgs {
     /// Check this agent, too: its program, its version, its sandbox.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Build a new database from what can be read of a damaged one, and go on with one that was put back. Deletes nothing.
+    #[arg(long, conflicts_with = "agent")]
+    pub recover: bool,
 }
 
 /// `gc`.

@@ -74,6 +74,8 @@ words! {
         KeyConflicted = "key.conflicted",
         /// Something is worth a look and changes nothing.
         WarningRaised = "warning.raised",
+        /// A person had the records recovered: what was lost, or accepted as it is.
+        RecordsRecovered = "records.recovered",
         /// A finished run's files were deleted.
         RunSwept = "run.swept",
     }

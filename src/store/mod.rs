@@ -10,7 +10,8 @@
 //! | `start`, `names` | a run is accepted: fingerprint, key, versions, group |
 //! | `claim` | who holds a run: claim, take-over, heartbeat |
 //! | `record`, `changes`, `step`, `usage` | what the holder writes |
-//! | `unheld` | what others write |
+//! | `unheld`, `give_up` | what others write |
+//! | `salvage`, `pages` | a new database out of a damaged one |
 //! | `rows`, `read`, `list`, `audit` | reading |
 //!
 //! It knows no process, no git and no file but its own. It decides nothing that `domain` can decide: the states from
@@ -27,12 +28,15 @@ mod changes;
 mod claim;
 mod connection;
 mod error;
+mod give_up;
 mod list;
 mod migrate;
 mod names;
+mod pages;
 mod read;
 mod record;
 mod rows;
+mod salvage;
 mod start;
 mod step;
 mod unheld;
@@ -50,6 +54,7 @@ pub use calls::{
     Beat, Claim, Context, Decision, EventFilter, Hold, Holder, NewRun, Note, Recorded, RunFilter, StartKey, Started,
 };
 pub use error::{Result, StoreError};
+pub use salvage::{Salvaged, replace, salvage};
 
 /// Whose records these are. There is one tenant so far; every key begins with it, so that more can come.
 const TENANT: &str = "local";
