@@ -9,15 +9,16 @@
 //! | layer | folder | what | may use |
 //! | --- | --- | --- | --- |
 //! | 0 | [`domain`] | pure values and decisions | nothing of ours |
+//! | 0 | [`failpoints`] | named moments at which a test can end the program; empty in every other build | nothing of ours |
 //! | 0 | [`yaml`] | the only place that names YAML crates | nothing of ours |
 //! | 1 | [`config`] | policy, task and prompt files as values | domain, yaml |
-//! | 1 | [`store`] | the durable record: whole transactions, each with its audit events | domain |
-//! | 1 | [`git`] | the user's repository and the copy that a run works in, through libgit2 | domain |
-//! | 1 | [`process`] | child processes: started, read, stopped, cleaned up after | domain |
-//! | 1 | [`artifacts`] | the files of agentrun's own | domain, yaml |
+//! | 1 | [`store`] | the durable record: whole transactions, each with its audit events | failpoints, domain |
+//! | 1 | [`git`] | the user's repository and the copy that a run works in, through libgit2 | failpoints, domain |
+//! | 1 | [`process`] | child processes: started, read, stopped, cleaned up after | failpoints, domain |
+//! | 1 | [`artifacts`] | the files of agentrun's own | failpoints, domain, yaml |
 //! | 1 | [`report`] | views to text, pure | domain |
 //! | 2 | [`agents`] | one file per agent: its command, its stream | domain, `process::spec` |
-//! | 3 | [`engine`] | the shell that acts | agents, process, store, git, artifacts, report, domain |
+//! | 3 | [`engine`] | the shell that acts | agents, process, store, git, artifacts, report, failpoints, domain |
 //! | 4 | [`ops`] | one function per command | everything but the command line |
 //! | 5 | [`cli`] | arguments in, words out | ops, engine's observer, report, domain |
 //!
@@ -38,6 +39,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod engine;
+pub mod failpoints;
 pub mod git;
 pub mod ops;
 pub mod process;

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::ArtifactError;
+use crate::failpoints::{self, When};
 
 /// What a temporary file's name begins with; whatever carries it and is old is litter of a crash.
 pub const TEMP_PREFIX: &str = ".agentrun-tmp-";
@@ -68,12 +69,13 @@ impl Pending {
     fn sync_and_rename(&mut self, if_exists: IfExists) -> io::Result<()> {
         self.file.sync_all()?;
         let Some(temp) = self.temp.as_deref() else { return Ok(()) };
+        failpoints::reached(When::Before, "file")?;
         match if_exists {
             IfExists::Replace => fs_err::rename(temp, &self.target)?,
             IfExists::Refuse => rename_new(temp, &self.target)?,
         }
         self.temp = None;
-        Ok(())
+        failpoints::reached(When::After, "file")
     }
 }
 

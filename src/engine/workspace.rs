@@ -12,6 +12,7 @@ use crate::domain::failure::Code;
 use crate::domain::ids::{RunId, StepKey};
 use crate::domain::record::{ArtifactRecord, ArtifactType, Dirty};
 use crate::domain::task::WorkspaceKind;
+use crate::failpoints::{self, When};
 use crate::git::{GuardPrint, Snapshot, Workspace};
 
 /// The pin that keeps the base commit from being collected.
@@ -116,7 +117,9 @@ impl Copy {
             }))?;
             held.note(EventKind::WorkSaved, step, &reason)?;
             held.commit()?;
+            let _ = failpoints::reached(When::Before, "restore");
             self.workspace.restore(commit)?;
+            let _ = failpoints::reached(When::After, "restore");
         }
         held.note(EventKind::WorkspaceRestored, step, &format!("made equal to {}", &commit[..12]))?;
         held.stage(Change::Snapshot { commit: commit.to_owned(), step: step.cloned() })

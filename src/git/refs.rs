@@ -9,6 +9,7 @@ use git2::{ErrorCode, Oid};
 use super::error::{GitError, Result};
 use super::paths;
 use super::repo::{Repo, oid};
+use crate::failpoints::{self, When};
 
 impl Repo {
     /// The runs that have a pin or a branch, sorted: their numbers are never given again (R-M2).
@@ -103,7 +104,17 @@ fn branch_name(run: &str) -> String {
 }
 
 /// Repeats a write of a ref while another process holds its lock: `git gc` and `git pack-refs` do for moments.
-fn patiently(mut write: impl FnMut() -> std::result::Result<(), git2::Error>) -> std::result::Result<(), git2::Error> {
+fn patiently(write: impl FnMut() -> std::result::Result<(), git2::Error>) -> std::result::Result<(), git2::Error> {
+    // If we die before or after: the record does not know of the ref yet, and whoever goes on sets it to the same commit.
+    let _ = failpoints::reached(When::Before, "ref");
+    let written = while_locked(write);
+    let _ = failpoints::reached(When::After, "ref");
+    written
+}
+
+fn while_locked(
+    mut write: impl FnMut() -> std::result::Result<(), git2::Error>,
+) -> std::result::Result<(), git2::Error> {
     const TRIES: u32 = 8;
     for attempt in 0..TRIES {
         match write() {

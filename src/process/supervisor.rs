@@ -33,6 +33,7 @@ use super::streams::{Streams, waitable};
 use super::tend::{Entry, Order, Sink, Tended};
 use super::watch::Watch;
 use super::{MARKER, ProcessError};
+use crate::failpoints::{self, When};
 
 /// How long dropping a supervisor waits for its children to be gone.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
@@ -188,6 +189,8 @@ fn spawn(roster: &Rc<Roster>, key: Key, spec: &CommandSpec, activity: Activity, 
         Ok(started) => started,
         Err((problem, message)) => return sink(ChildEvent::Ended(Ending::not_started(problem, message))),
     };
+    // If we die here: the child is found by its marker.
+    let _ = failpoints::reached(When::After, "spawn");
     let leader = launched.pid;
     let (orders, inbox) = mpsc::unbounded_channel();
     roster.enter(key, Claim { leader, marker: marker_in(spec), family: HashSet::new(), orders });

@@ -12,6 +12,8 @@ use super::{Store, TENANT, connection, rows};
 use crate::domain::event::{ChainHead, EVENT_VERSION, Event, EventKind, HOME_CHAIN};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{EventId, RunId, StepKey};
+use crate::domain::machine::Word as _;
+use crate::failpoints::{self, When};
 
 /// Begins a transaction that holds the write lock from its first statement on: one that reads first and writes later
 /// would fail at once when somebody else wrote in between (T3).
@@ -25,10 +27,13 @@ pub(super) fn immediate(db: &mut Connection) -> Result<Transaction<'_>> {
 pub(super) struct EventIds {
     chosen: Vec<EventId>,
     used: usize,
+    /// What they are events of: the names of the points around the commit.
+    kinds: Vec<EventKind>,
 }
 
 impl EventIds {
-    fn next(&mut self) -> EventId {
+    fn next(&mut self, kind: EventKind) -> EventId {
+        self.kinds.push(kind);
         if self.used == self.chosen.len() {
             self.chosen.push(EventId::recorded(uuid::Uuid::now_v7().to_string()));
         }
@@ -38,6 +43,23 @@ impl EventIds {
 
     fn first(&self) -> Option<&EventId> {
         self.chosen.first()
+    }
+
+    /// The same transaction is applied once more.
+    fn begin_anew(&mut self) {
+        self.used = 0;
+        self.kinds.clear();
+    }
+
+    /// The points around the commit of these events; a failure is one that a test asked for.
+    fn reached(&self, when: When) -> rusqlite::Result<()> {
+        let heartbeat = self.kinds.is_empty().then_some("heartbeat");
+        let names = self.kinds.iter().map(|kind| kind.word()).chain(heartbeat);
+        failpoints::reached_any(when, names).map_err(|error| {
+            let full = error.kind() == std::io::ErrorKind::StorageFull;
+            let code = if full { rusqlite::ffi::SQLITE_FULL } else { rusqlite::ffi::SQLITE_IOERR_FSYNC };
+            rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
+        })
     }
 }
 
@@ -106,7 +128,7 @@ impl Writer<'_> {
         let chain = fact.run.map_or(HOME_CHAIN, RunId::as_str).to_owned();
         let head = self.head(&chain)?;
         let mut event = Event {
-            id: self.ids.next(),
+            id: self.ids.next(fact.kind),
             chain,
             n: head.count + 1,
             at: self.ctx.now.utc,
@@ -136,7 +158,7 @@ impl Writer<'_> {
             event.chain,
             rows::int(event.n),
             event.at.0,
-            crate::domain::machine::Word::word(event.kind),
+            event.kind.word(),
             event.version,
             event.actor,
             event.request_id.as_str(),
@@ -211,7 +233,7 @@ impl Store {
             return Ok(value);
         }
         // Not there: applied once more, with the same ids, so that it cannot be there twice.
-        ids.used = 0;
+        ids.begin_anew();
         let (value, failure) = match self.apply(ctx, &mut ids, &mut body)? {
             Applied::Committed(value) => return Ok(value),
             Applied::Unclear(value, failure) => (value, failure),
@@ -246,10 +268,16 @@ impl Store {
         let fault = self.fault.pop_front();
         let tx = immediate(&mut self.db)?;
         let value = body(&mut Writer { tx: &tx, ctx, ids, heads: BTreeMap::new() })?;
+        // If we die before the commit: nothing of it is there. If we die after it: all of it, and the next holder finds it.
+        if let Err(failure) = ids.reached(When::Before) {
+            tx.rollback()?;
+            return Ok(Applied::Unclear(value, failure));
+        }
         #[cfg(test)]
         let committed = super::tests::commit_with(tx, fault);
         #[cfg(not(test))]
         let committed = tx.commit();
+        let committed = committed.and_then(|()| ids.reached(When::After));
         Ok(match committed {
             Ok(()) => Applied::Committed(value),
             Err(failure) => Applied::Unclear(value, failure),

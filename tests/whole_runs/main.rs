@@ -7,6 +7,7 @@ mod budgets;
 mod codex_runs;
 mod commands;
 mod crash;
+mod kill_points;
 mod main_job;
 mod many_runs;
 mod outcome;

@@ -284,6 +284,14 @@ impl Running {
         child.wait().unwrap();
     }
 
+    /// Kills it, if it is not over. Says whether it was not, and what it had said to people.
+    pub fn kill_and_hear(mut self) -> (bool, String) {
+        let killed = !self.is_over();
+        let err = self.err.clone();
+        self.kill();
+        (killed, fs::read_to_string(err).unwrap())
+    }
+
     /// Waits for a file of the test's own that something below this agentrun makes.
     pub fn reaches(&mut self, path: &Path) {
         wait_until(&path.display().to_string(), || {

@@ -180,7 +180,7 @@ impl Attempt<'_> {
         self.tell_end(&step.key, took, None);
         if step.kind() == StepKind::Agent {
             // An agent's work is expensive: its end is on disk before anything else happens.
-            self.held.commit()?;
+            self.commit()?;
             closing::write_manifest(self.host, self.held)?;
         }
         Ok(())

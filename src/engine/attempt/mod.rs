@@ -104,8 +104,18 @@ pub struct Attempt<'a> {
     children: u64,
     /// What commands see of the environment.
     command_vars: BTreeMap<OsString, OsString>,
+    /// Ends of steps that are staged: nobody hears of one before it is on disk (I1).
+    untold: Vec<Untold>,
     /// The moves of the record ([`Held::moves`]) after which nothing was due.
     waits_since: Option<u64>,
+}
+
+/// The end of a step that is not told yet.
+struct Untold {
+    step: StepKey,
+    state: StepState,
+    took: Millis,
+    failure: Option<Failure>,
 }
 
 /// A step that has a process.
@@ -153,6 +163,7 @@ impl<'a> Attempt<'a> {
             nth: BTreeMap::new(),
             children: 0,
             command_vars,
+            untold: Vec::new(),
             waits_since: None,
         })
     }
@@ -166,7 +177,7 @@ impl<'a> Attempt<'a> {
             }
             // If we die before this commit: what ended counts as cut and is looked at by whoever takes over.
             // If we die after it: what began has no process yet, and begins again.
-            self.held.commit()?;
+            self.commit()?;
             for step_move in &moves {
                 self.carry_out_move(step_move)?;
             }
@@ -240,13 +251,22 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Commits what is staged, then tells which steps ended with it.
+    fn commit(&mut self) -> Result<(), EngineError> {
+        self.held.commit()?;
+        for Untold { step, state, took, failure } in self.untold.drain(..) {
+            self.observer.notice(&Notice::StepEnded { step: &step, state, took, failure: failure.as_ref() });
+        }
+        Ok(())
+    }
+
     fn tell_end(&mut self, key: &StepKey, took: Millis, failure: Option<&Failure>) {
         let state = self.held.step(key).map_or(StepState::Pending, |s| s.state);
-        self.observer.notice(&Notice::StepEnded { step: key, state, took, failure });
+        self.untold.push(Untold { step: key.clone(), state, took, failure: failure.cloned() });
     }
 
     fn finish(mut self) -> Result<AttemptEnd, EngineError> {
-        self.held.commit()?;
+        self.commit()?;
         let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
         let is_tampered = failed.is_some_and(|s| s.code == Some(Code::GitTamper));
         if let Some(cause) = self.stopping.take().filter(|_| !is_tampered) {
