@@ -48,11 +48,26 @@ impl Who {
 
 /// The present. A machine that does not tell its boot id has told it before: nothing runs on one that never did.
 pub fn now() -> Now {
+    #[cfg(feature = "test-fakes")]
+    if let Some(simulated) = SIMULATED.with_borrow(Clone::clone) {
+        return simulated;
+    }
     crate::process::identity::now().unwrap_or_else(|_| Now {
         utc: UtcMs::default(),
         boot: crate::process::identity::boot_ms(),
         boot_id: BootId(String::new()),
     })
+}
+
+#[cfg(feature = "test-fakes")]
+thread_local! {
+    static SIMULATED: std::cell::RefCell<Option<Now>> = const { std::cell::RefCell::new(None) };
+}
+
+/// From here on the present of this thread is what a simulation says. Not part of the program.
+#[cfg(feature = "test-fakes")]
+pub fn simulate(present: Now) {
+    SIMULATED.set(Some(present));
 }
 
 /// Something that the engine thread must react to.

@@ -89,14 +89,16 @@ struct HolderOf {
 }
 
 /// Whether a person wants to see what a failed attempt left (`keep_changes: review`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Whoever goes on decides by the case.
     AsUsual,
+    /// The run waits for that person.
     ForReview,
 }
 
 /// The changes of attempt and run, in one commit.
-fn record_end(
+pub fn record_end(
     held: &mut Held,
     view: &RunView,
     left: Left,
@@ -115,6 +117,7 @@ fn record_end(
             (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
         }
         AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
+        AttemptEnd::UsedUp(failure) => (AttemptEvent::Park, RunEvent::BuryDead, Some(failure.clone()), None),
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
         }

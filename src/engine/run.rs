@@ -16,12 +16,13 @@ use super::recover::{self, LeftWork};
 use super::rest;
 use super::workspace::Copy;
 use crate::artifacts::home::make_private;
-use crate::domain::failure::Code;
+use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::{RunId, StepKey};
 use crate::domain::policy::Leases;
 use crate::domain::quantity::{BootMs, Millis, UtcMs};
 use crate::domain::record::{Identity, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
+use crate::domain::step::StepState;
 use crate::process::signals::StopKind;
 use crate::store::{Claim, Hold, Store};
 
@@ -221,9 +222,22 @@ fn work(
     if held.store().find_run(&held.hold.run)?.is_some_and(|run| run.cancel_requested) {
         return Ok(AttemptEnd::Stopped(Cause::Cancel));
     }
+    if let Some(failure) = used_up(held, view) {
+        return Ok(AttemptEnd::UsedUp(failure));
+    }
     let until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
     let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until };
     Attempt::new(setting)?.carry_out()
+}
+
+/// Whether the holder before died in the last attempt that the task had. What it left is settled by now: work that it had
+/// finished is kept, and with no step open the run is done; anything more would be one attempt too many (R-R3).
+pub fn used_up(held: &Held, view: &RunView) -> Option<Failure> {
+    let limit = Meter::budget_of(held).task.attempts?;
+    let taken_over = view.attempts.last().is_some_and(|attempt| attempt.opened_by == OpenedBy::Takeover);
+    let is_done = held.steps.iter().all(|s| matches!(s.state, StepState::Succeeded | StepState::Skipped));
+    let no_more = taken_over && !is_done && view.task_usage.failed_attempts >= limit;
+    no_more.then(|| Failure::new(Code::WorkerCrash, format!("its process died in the last of {limit} attempts")))
 }
 
 /// Why a wait was not waited to its end.

@@ -190,15 +190,17 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
 }
 
 /// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
-/// person puts back with a reason gets its one attempt.
+/// person puts back with a reason gets its one attempt, also when that person was cut off right after putting it back (it
+/// then waits for no moment, as every other wait does). A run whose holder is gone is taken over all the same: what is left of
+/// it must be ended and counted, and then it is a dead letter.
 fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
     let run = &outlook.view.run;
-    if run.status == RunStatus::DeadLetter {
+    let put_back = run.status == RunStatus::Retrying && run.retry_at.is_none();
+    if put_back || matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
         return Ok(());
     }
     let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    // The attempt of a holder that died is used up, too; the claim is what records it.
-    let used = outlook.view.task_usage.failed_attempts + u64::from(run.status == RunStatus::Running);
+    let used = outlook.view.task_usage.failed_attempts;
     match limit {
         Some(limit) if used >= limit => {
             let message =

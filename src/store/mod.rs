@@ -13,6 +13,7 @@
 //! | `unheld`, `give_up` | what others write |
 //! | `salvage`, `pages` | a new database out of a damaged one |
 //! | `rows`, `read`, `list`, `audit` | reading |
+//! | `fault` | commits that fail on purpose; for tests alone |
 //!
 //! It knows no process, no git and no file but its own. It decides nothing that `domain` can decide: the states from
 //! which an event is allowed are those of the transition tables.
@@ -28,6 +29,8 @@ mod changes;
 mod claim;
 mod connection;
 mod error;
+#[cfg(any(test, feature = "test-fakes"))]
+pub mod fault;
 mod give_up;
 mod list;
 mod migrate;
@@ -63,9 +66,6 @@ const TENANT: &str = "local";
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// What the next commits do instead of committing.
-    #[cfg(test)]
-    fault: std::collections::VecDeque<tests::CommitFault>,
 }
 
 impl Store {
@@ -85,12 +85,7 @@ impl Store {
     }
 
     fn of(db: Connection, path: &Path) -> Self {
-        Self {
-            db,
-            path: path.to_owned(),
-            #[cfg(test)]
-            fault: std::collections::VecDeque::new(),
-        }
+        Self { db, path: path.to_owned() }
     }
 
     /// A number that changes when another connection has committed: to follow another process's run, this is asked

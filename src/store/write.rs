@@ -264,8 +264,6 @@ impl Store {
         ids: &mut EventIds,
         body: &mut impl FnMut(&mut Writer<'_>) -> Result<T>,
     ) -> Result<Applied<T>> {
-        #[cfg(test)]
-        let fault = self.fault.pop_front();
         let tx = immediate(&mut self.db)?;
         let value = body(&mut Writer { tx: &tx, ctx, ids, heads: BTreeMap::new() })?;
         // If we die before the commit: nothing of it is there. If we die after it: all of it, and the next holder finds it.
@@ -273,9 +271,9 @@ impl Store {
             tx.rollback()?;
             return Ok(Applied::Unclear(value, failure));
         }
-        #[cfg(test)]
-        let committed = super::tests::commit_with(tx, fault);
-        #[cfg(not(test))]
+        #[cfg(any(test, feature = "test-fakes"))]
+        let committed = super::fault::commit(tx);
+        #[cfg(not(any(test, feature = "test-fakes")))]
         let committed = tx.commit();
         let committed = committed.and_then(|()| ids.reached(When::After));
         Ok(match committed {

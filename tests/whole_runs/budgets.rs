@@ -1,5 +1,9 @@
 //! Limits, live (R-R4): a run over one is stopped while it works, keeps its work, and goes on when the limit is raised.
 
+use agentrun::domain::ids::{RequestId, RunId};
+use agentrun::domain::run::RunEvent;
+use agentrun::engine::host::Who;
+use agentrun::store::{Decision, Store};
 use serde_json::Value;
 
 use crate::world::{World, agent_step, command_step, step, wait_until};
@@ -97,6 +101,29 @@ fn r_r4_a_person_requeues_a_dead_letter_and_the_counters_go_on() {
     let (exit, run) = world.json(&reason);
     assert_eq!((exit, world.lines("e")), (1, 2), "{run:#}");
     assert_eq!(run["status"], "DEAD_LETTER", "one more, not two more: {run:#}");
+}
+
+#[test]
+fn r_r3_a_dead_letter_that_was_put_back_has_its_attempt_also_when_the_person_was_cut_off() {
+    let world = World::new();
+    limited(&world, "{ task: { attempts: 1 } }", &format!("effect:{},error:NETWORK_TIMEOUT", world.at("e")));
+    assert_eq!(world.start("t").0, 1);
+    // `resume --reason` puts it back and then claims it; here it dies in between.
+    let mut store = Store::open(&world.state("state/agentrun.db")).unwrap();
+    let dead = store.find_run(&RunId::recorded("run_t_001")).unwrap().unwrap();
+    let decision = Decision {
+        event: RunEvent::Requeue,
+        expected_fence: dead.fence,
+        failure: None,
+        retry_at: None,
+        reason: "the network is back".into(),
+    };
+    let who = Who { actor: "alice".into(), request_id: RequestId::recorded("a-request") };
+    store.decide(&dead.id, &decision, &who.context()).unwrap();
+    drop(store);
+    let (exit, run) = world.json(&["resume", "run_t_001"]);
+    assert_eq!((exit, &run["status"], world.lines("e")), (1, &"DEAD_LETTER".into(), 2), "one more: {run:#}");
+    assert_eq!((world.json(&["resume", "run_t_001"]).0, world.lines("e")), (1, 2), "and only one");
 }
 
 #[test]

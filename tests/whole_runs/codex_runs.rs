@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{World, qa_step, step, wait_until};
+use crate::world::{Output, World, qa_step, step, wait_until};
 
 /// A world with the scripted model, and a policy whose Codex talks to it.
 struct CodexWorld {
@@ -285,6 +285,39 @@ fn fr_d1_r_w4_a_killed_agentrun_goes_on_in_the_same_thread() {
     assert_eq!(run["executions"][0]["session"], run["executions"][1]["session"]);
     assert_eq!(codex.world.git(&["show", "agentrun/run_t_001:one.txt"]), "one", "nothing is lost");
     codex.world.assert_sound("run_t_001");
+}
+
+/// How often agentrun is killed in the run of the next test.
+const MOMENTS: usize = 10;
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn f01_r_r4_agentrun_killed_at_ten_moments_counts_what_the_model_handed_out() {
+    let made = || {
+        let codex = CodexWorld::with("success", &[("budgets", "{ task: { attempts: 9 } }")]);
+        // The scripted model goes on with its next turn, whatever became of the last: its patch may never be made.
+        codex.task("", &qa_step("qa", "true"));
+        codex
+    };
+    let whole = made();
+    let trace = whole.world.at("points");
+    let mut start = whole.world.agentrun(&["start", "t"]);
+    start.env("AGENTRUN_FAIL_TRACE", &trace);
+    assert_eq!(Output::of(start).exit, 0);
+    let points = fs::read_to_string(trace).unwrap().lines().count();
+    for moment in 1..=MOMENTS {
+        let codex = made();
+        let nth = moment * points / (MOMENTS + 1);
+        let mut start = codex.world.agentrun(&["start", "t"]);
+        start.env("AGENTRUN_FAIL", format!("*:kill@{nth}"));
+        assert_eq!(Output::of(start).exit, -9, "point {nth} of {points}");
+        let there = codex.world.json(&["show", "run_t_001"]).0 == 0;
+        let go_on: &[&str] = if there { &["resume", "run_t_001"] } else { &["start", "t"] };
+        let (exit, run) = codex.world.json(go_on);
+        assert_eq!((exit, &run["status"]), (0, &"SUCCEEDED".into()), "point {nth} of {points}: {run:#}");
+        codex.assert_counted(&run);
+        codex.world.assert_sound("run_t_001");
+    }
 }
 
 #[test]

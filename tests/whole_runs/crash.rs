@@ -187,7 +187,7 @@ fn f33_fr_j13_fr_j14_a_holder_that_was_asleep_writes_nothing_after_the_takeover(
 }
 
 #[test]
-fn r_r4_a_crash_uses_an_attempt_up_and_going_on_for_ever_is_refused() {
+fn r_r3_r_r4_a_crash_uses_an_attempt_up_and_after_the_last_one_the_run_is_a_dead_letter() {
     let world = World::new();
     world.policy(&[("budgets", "{ task: { attempts: 2 } }")]);
     world.agent_task(
@@ -199,8 +199,12 @@ fn r_r4_a_crash_uses_an_attempt_up_and_going_on_for_ever_is_refused() {
     running.kill();
     std::fs::remove_file(world.path("in")).unwrap();
     world.spawn_until(&["resume", "t"], "in").kill();
+    let (exit, run) = world.json(&["resume", "t"]);
+    assert_eq!((exit, &run["status"], world.lines("e")), (1, &"DEAD_LETTER".into(), 2), "FR-F16, FR-F25: {run:#}");
+    assert!(world.living().is_empty(), "what the last attempt left is ended");
+    world.assert_sound("run_t_001");
     let (exit, error) = world.json(&["resume", "t"]);
-    assert_eq!((exit, world.lines("e")), (6, 2), "FR-F16, FR-F25: {error:#}");
+    assert_eq!((exit, &error["code"], world.lines("e")), (1, &"DEAD_LETTER".into(), 2), "{error:#}");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub enum AttemptEnd {
     Done,
     /// A step failed for this reason.
     Failed(Failure),
+    /// Nothing was begun: the attempt before was lost, and was the last.
+    UsedUp(Failure),
     /// Stopped from outside or at a limit.
     Stopped(Cause),
 }

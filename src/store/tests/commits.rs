@@ -11,9 +11,9 @@ const LOST: CommitFault = CommitFault::Lost(SQLITE_IOERR_FSYNC);
 
 fn with_faults(world: &mut World, faults: &[CommitFault]) -> super::super::Result<super::super::Recorded> {
     let hold = world.started(&new_run("182", "a"));
-    world.store.fault.extend(faults);
+    fault::plan(faults.to_vec());
     let answer = world.record(&hold, &[step("context", StepEvent::Begin), step("context", StepEvent::Succeed)]);
-    assert!(world.store.fault.is_empty(), "as many commits as faults");
+    assert_eq!(fault::planned(), 0, "as many commits as faults");
     answer
 }
 
@@ -74,7 +74,7 @@ fn f07_a_full_disk_is_called_so() {
 fn f05_the_same_for_the_start_of_a_run() {
     for faults in [vec![CommitFault::Kept], vec![LOST], vec![LOST, CommitFault::Kept]] {
         let mut world = World::new();
-        world.store.fault.extend(faults);
+        fault::plan(faults);
         let hold = world.started(&new_run("182", "a"));
         assert_eq!(hold, Hold { run: RunId::recorded("run_182_001"), attempt: 1, fence: 1 });
         assert_eq!(world.store.runs(&RunFilter::All).unwrap().len(), 1);
@@ -86,7 +86,7 @@ fn f05_the_same_for_the_start_of_a_run() {
 fn f06_a_heartbeat_whose_commit_failed_is_written_again() {
     let mut world = World::new();
     let hold = world.started(&new_run("182", "a"));
-    world.store.fault.push_back(LOST);
+    fault::plan([LOST]);
     world.store.heartbeat(&hold, BootMs(70_000), &ctx(5)).unwrap();
     assert_eq!(world.store.find_run(&hold.run).unwrap().unwrap().lease.unwrap().until, BootMs(70_000));
 }

@@ -19,6 +19,7 @@ mod faulty_disk;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::fault::{self, CommitFault, LOST_EVENTS};
 use super::{Claim, Context, Hold, Holder, NewRun, Started, Store};
 use crate::domain::budget::Budget;
 use crate::domain::change::{Change, ExecutionEnd, StepMove};
@@ -35,34 +36,6 @@ use crate::domain::task::{
     AgentSpec, CommandLine, ContextSpec, KeepChanges, PromptRef, Protocol, SendBack, StepBody, StepSpec, TaskSpec,
     When, WorkspaceKind,
 };
-
-/// What the next commit does instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommitFault {
-    /// Fails with this code, and nothing is there.
-    Lost(i32),
-    /// Fails, although everything is there (T1).
-    Kept,
-}
-
-thread_local! {
-    /// The ids of the events of lost commits, newest last.
-    static LOST_EVENTS: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
-}
-
-/// Commits, or fails to.
-pub(super) fn commit_with(tx: rusqlite::Transaction<'_>, fault: Option<CommitFault>) -> rusqlite::Result<()> {
-    let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
-    match fault {
-        None => tx.commit(),
-        Some(CommitFault::Lost(code)) => {
-            let newest = "SELECT id FROM event ORDER BY seq DESC LIMIT 1";
-            LOST_EVENTS.with_borrow_mut(|ids| ids.extend(tx.query_row(newest, (), |row| row.get::<_, String>(0))));
-            tx.rollback().and(failure(code))
-        }
-        Some(CommitFault::Kept) => tx.commit().and(failure(rusqlite::ffi::SQLITE_IOERR_FSYNC)),
-    }
-}
 
 /// A database in a folder of its own, and a clock that goes on by one with every look.
 struct World {
