@@ -84,6 +84,8 @@ words! {
         ProviderLeft = "provider.left",
         /// A provider answers again.
         ProviderFreed = "provider.freed",
+        /// A person had the records recovered: what was lost, or accepted as it is.
+        RecordsRecovered = "records.recovered",
         /// A finished run's files were deleted.
         RunSwept = "run.swept",
     }

@@ -225,6 +225,7 @@ catalogue! {
     NotARepository = "NOT_A_REPOSITORY", false, AfterFix, None, EnvUnsupported, "the folder is in no git repository";
     RepositoryUnsupported = "REPOSITORY_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "the git repository uses a feature that agentrun cannot work with safely";
     EnvUnsupported = "ENV_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "this machine lacks something that agentrun needs";
+    EnvFsUnsupported = "ENV_FS_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "the state folder lies on a network or user-space file system";
     EnvLimit = "ENV_LIMIT", false, AfterFix, None, EnvUnsupported, "a limit of this machine (processes, open files) was reached";
     WorktreeDirty = "WORKTREE_DIRTY", false, AfterFix, None, WorktreeDirty, "the checkout has uncommitted work";
     WorkspaceLost = "WORKSPACE_LOST", false, AfterFix, None, ReviewRequired, "the run's working copy is gone";

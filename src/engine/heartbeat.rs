@@ -2,14 +2,17 @@
 //! still does.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::host::{Message, Who, now};
 use crate::domain::policy::Leases;
 use crate::domain::quantity::{BootMs, Now};
-use crate::store::{Hold, Store, StoreError};
+use crate::store::{Beat, Hold, Store, StoreError};
+
+/// How soon a full inbox is tried again.
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
 /// A running pulse; dropping it ends the thread.
 pub struct Heartbeat {
@@ -42,9 +45,11 @@ impl Heartbeat {
         let (stop, stopped) = channel();
         let interval = Duration::from_millis(pulse.leases.heartbeat.0.max(10));
         let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
-            let mut store = None;
+            let mut heart = Heart { store: None, lasts_until: lease_until(&now(), &pulse.leases) };
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                if beat(&pulse, &mut store).is_err() {
+                let Some(told) = heart.beat(&pulse) else { continue };
+                let is_the_last = !matches!(told, Message::CancelRequested);
+                if !tell(&pulse, told, &stopped) || is_the_last {
                     return;
                 }
             }
@@ -53,23 +58,52 @@ impl Heartbeat {
     }
 }
 
-/// One beat; an error ends the pulse.
-fn beat(pulse: &Pulse, store: &mut Option<Store>) -> Result<(), ()> {
-    if store.is_none() {
-        *store = Store::open(&pulse.database).ok();
-    }
-    // A beat that cannot be written is missed, not fatal: the lease runs out by itself if that lasts.
-    let Some(store) = store.as_mut() else { return Ok(()) };
-    match store.heartbeat(&pulse.hold, lease_until(&now(), &pulse.leases), &pulse.who.context()) {
-        Ok(beat) if beat.cancel_requested => pulse.inbox.send(Message::CancelRequested).map_err(drop),
-        Ok(_) => Ok(()),
-        Err(StoreError::Fenced { .. }) => {
-            let _ = pulse.inbox.send(Message::LeaseLost);
-            Err(())
+/// The thread's own: its connection, and until when the lease lasts as far as is recorded.
+struct Heart {
+    store: Option<Store>,
+    lasts_until: BootMs,
+}
+
+impl Heart {
+    /// One beat, and what the engine must know of it.
+    fn beat(&mut self, pulse: &Pulse) -> Option<Message> {
+        let until = lease_until(&now(), &pulse.leases);
+        match self.write(pulse, until) {
+            Ok(beat) => {
+                self.lasts_until = until;
+                beat.cancel_requested.then_some(Message::CancelRequested)
+            }
+            Err(StoreError::Fenced { .. }) => Some(Message::LeaseLost),
+            // A beat that cannot be written is missed, not fatal, until others could take the run before the next one.
+            Err(error) => {
+                tracing::warn!(%error, "a heartbeat could not be written");
+                let next = now().boot.0.saturating_add(pulse.leases.heartbeat.0);
+                (next >= self.lasts_until.0).then_some(Message::RecordFails(error))
+            }
         }
-        Err(error) => {
-            tracing::warn!(%error, "a heartbeat could not be written");
-            Ok(())
+    }
+
+    fn write(&mut self, pulse: &Pulse, until: BootMs) -> Result<Beat, StoreError> {
+        let gone = || StoreError::Io("the database is gone".to_owned());
+        let store = match &mut self.store {
+            Some(store) => store,
+            None => self.store.insert(Store::open_existing(&pulse.database)?.ok_or_else(gone)?),
+        };
+        store.heartbeat(&pulse.hold, until, &pulse.who.context())
+    }
+}
+
+/// Tells the engine, however full its inbox is, but never waits for it when it is waiting for the end of this thread. False
+/// when the thread is to end.
+fn tell(pulse: &Pulse, mut message: Message, stopped: &Receiver<()>) -> bool {
+    loop {
+        match pulse.inbox.try_send(message) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(back)) => message = back,
+            Err(TrySendError::Disconnected(_)) => return false,
+        }
+        if stopped.recv_timeout(BETWEEN_TRIES) != Err(RecvTimeoutError::Timeout) {
+            return false;
         }
     }
 }

@@ -80,8 +80,21 @@ impl Held {
         if self.staged.is_empty() {
             return Ok(());
         }
-        let staged = std::mem::take(&mut self.staged);
-        self.store.record(&self.hold, &staged, &self.who.context())?;
+        // What could not be written stays staged: the last word tries once more.
+        self.store.record(&self.hold, &self.staged, &self.who.context())?;
+        self.staged.clear();
+        Ok(())
+    }
+
+    /// Drops the connection, which may have failed, and what it was to write, and opens another.
+    pub fn begin_again(&mut self) -> Result<Vec<Change>, EngineError> {
+        self.store.reopen_with_room()?;
+        Ok(std::mem::take(&mut self.staged))
+    }
+
+    /// Writes these changes and nothing else, whatever was staged.
+    pub fn write(&mut self, changes: &[Change]) -> Result<(), EngineError> {
+        self.store.record(&self.hold, changes, &self.who.context())?;
         Ok(())
     }
 

@@ -35,12 +35,14 @@ pub fn settle(
             format!("run {} was taken over by another process", view.run.id),
         ));
     }
-    let changed = match &copy {
-        Some(copy) => {
-            let tip = copy.snapshot(host, held, None)?;
-            copy.bring_home(host, held, &tip.commit)?
+    let brought = copy.as_ref().map_or(Ok(false), |copy| bring_home(host, held, copy));
+    let changed = match (brought, end) {
+        // The step's failure says the same, and is what has to be recorded; its copy stays as it is.
+        (Err(EngineError::Artifact(error)), AttemptEnd::Failed(failure)) if error.code() == failure.code => {
+            held.note(EventKind::WarningRaised, None, &format!("the run's patch was not kept: {error}"))?;
+            true
         }
-        None => false,
+        (brought, _) => brought?,
     };
     let left =
         if changed && held.inputs.spec.keep_changes == KeepChanges::Review { Left::ForReview } else { Left::AsUsual };
@@ -51,6 +53,12 @@ pub fn settle(
     closing::write_reports(host, held)?;
     closing::write_manifest(host, held)?;
     Ok(wait)
+}
+
+/// The work of the attempt, as a snapshot, a branch and a patch.
+fn bring_home(host: &Host<'_>, held: &mut Held, copy: &Copy) -> Result<bool, EngineError> {
+    let tip = copy.snapshot(host, held, None)?;
+    copy.bring_home(host, held, &tip.commit)
 }
 
 /// Whether the last words of a run at rest were written.

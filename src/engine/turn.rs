@@ -190,6 +190,7 @@ impl Line {
                 Ok(Message::Signal(signal)) => return Ok(Some(Came::Signal(signal))),
                 Ok(Message::CancelRequested) => return Ok(Some(Came::Canceled)),
                 Ok(Message::LeaseLost) => return Ok(Some(Came::LeaseLost)),
+                Ok(Message::RecordFails(error)) => return Err(error.into()),
                 Ok(Message::Child(..)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             let present = now();

@@ -150,7 +150,7 @@ impl Look<'_> {
     /// True when everything that git remembers of a file is as it was, and it was remembered after its last change.
     fn is_as_recorded(&self, entry: &IndexEntry, stat: &Stat) -> bool {
         let of = |time: &git2::IndexTime| (i64::from(time.seconds()), i64::from(time.nanoseconds()));
-        #[expect(clippy::cast_possible_truncation, reason = "git keeps the lower 32 bits")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git keeps the lower 32 bits")]
         let same_file = (entry.ino, entry.file_size) == (stat.st_ino as u32, stat.st_size as u32);
         same_file
             && of(&entry.mtime) == modified(stat)

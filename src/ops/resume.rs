@@ -1,13 +1,13 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
 use super::adjust::adjustments;
-use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given};
 use super::place::Place;
 use super::queue::{self, Queued};
-use crate::artifacts::manifest_file;
+use super::rolled_back::refuse_behind;
 use crate::domain::breaker::{self, Said};
 use crate::domain::budget::{LimitKind, Scope};
 use crate::domain::failure::{Code, Exit, Failure};
@@ -76,7 +76,7 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
         who: acting.who.clone(),
     };
     let given = present_files(place, &view);
-    refuse_rolled_back(&home, &view)?;
+    refuse_behind(&home, &store, run)?;
     let differences = validate::differences(&host, &view, given.as_ref())?;
     let mut accepted = options.accept.clone();
     if options.keep || options.rebuild {
@@ -85,19 +85,6 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
     }
     let next_step = crate::domain::manifest::Manifest::of(&view).next_step;
     Ok(Outlook { verdict: verdict(&differences, &accepted), differences, next_step, view })
-}
-
-/// A manifest that shows more than the database knows: the database was put back (F14).
-fn refuse_rolled_back(home: &crate::artifacts::home::Home, view: &RunView) -> Result<(), OpsError> {
-    let Some(manifest) = manifest_file::read(&home.run_dir(&view.run.id)?)? else { return Ok(()) };
-    if manifest.generation > view.chain.count {
-        let message = format!(
-            "the manifest of run {} shows event {}, the database ends at {}: an older database was put in place",
-            view.run.id, manifest.generation, view.chain.count
-        );
-        return Err(OpsError::about(&view.run.id, Code::StateRolledBack, message));
-    }
-    Ok(())
 }
 
 /// What the task's files say now. A file that is gone or broken is no obstacle: the run has a copy of its own.
@@ -119,6 +106,7 @@ pub fn resume(
         let message = format!("this command was called from inside run {outer}, which may not start or resume runs");
         return Err(OpsError::failed(Code::NestedRun, message));
     }
+    refuse_small_limits()?;
     let outlook = outlook(place, &acting, run, options)?;
     let mut record = outlook.view.run.clone();
     if let Some(answer) = nothing_to_do(place, &mut acting, &record, options)? {
@@ -131,6 +119,7 @@ pub fn resume(
     let (inputs, changes) = adjustments(place, &outlook, options)?;
     refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
+    be_ready(&home)?;
     let mut store = Store::open(&home.database())?;
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;

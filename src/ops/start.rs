@@ -1,11 +1,12 @@
 //! The main job: fingerprint, then reuse, attach, go on, or a new run carried out to its end.
 
-use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given};
 use super::place::Place;
 use super::queue;
+use super::rolled_back::{refuse_behind, refuse_task};
 use crate::artifacts::home::Home;
 use crate::domain::budget::Scope;
 use crate::domain::event::EventKind;
@@ -84,13 +85,16 @@ pub fn plan(place: &Place, options: &StartOptions) -> Result<Plan, OpsError> {
 
 /// Starts.
 pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Result<Answer, OpsError> {
+    refuse_small_limits()?;
     let facts = gather(place, options)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
+    refuse_task(&home, &store, &facts.inputs.spec.task)?;
     if options.fresh || store.run_by_fingerprint(&facts.components.fingerprint())?.is_none() {
         refuse_exhausted(&store, &facts)?;
         refuse_missing_agent(place, &facts)?;
         queue::refuse_held_provider(&store, &facts.inputs)?;
+        be_ready(&home)?;
     }
     queue::forget_the_dead(&mut store, &acting.who, &facts.inputs)?;
     let new = new_run(place, &home, &facts, options)?;
@@ -252,6 +256,7 @@ fn existing_run(
     options: &StartOptions,
 ) -> Result<Answer, OpsError> {
     let record = store.find_run(run)?.ok_or_else(|| missing(run))?;
+    refuse_behind(home, &store, run)?;
     let decision = existing(&record, queue::holding(&store, &record)?, options.wishes);
     let told = |store: Store, via, exit, remark: &str| -> Result<Answer, OpsError> {
         let view = at_rest(place, home, &acting, store, run)?;

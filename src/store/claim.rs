@@ -188,7 +188,7 @@ fn open_attempt(w: &Writer<'_>, found: &Found, claim: &Claim, hold: &Hold) -> Re
 
 /// The attempt that the holder before left open is LOST, and counts (R-R4). Its steps stay RUNNING: the new holder looks
 /// at each of them and records either that it was finished after all or that it was cut (R-W4).
-fn lose_attempt(w: &mut Writer<'_>, found: &Found, hold: &Hold) -> Result<()> {
+pub(super) fn lose_attempt(w: &mut Writer<'_>, found: &Found, hold: &Hold) -> Result<()> {
     let open = "SELECT number FROM attempt WHERE run = ?1 AND state = 'RUNNING' ORDER BY number";
     let open = rows::all(w.db(), open, [found.seq], |row| row.take::<u32>())?;
     let sql = format!(

@@ -10,8 +10,9 @@
 //! | `start`, `names` | a run is accepted: fingerprint, key, versions, group |
 //! | `claim` | who holds a run: claim, take-over, heartbeat |
 //! | `record`, `changes`, `step`, `usage` | what the holder writes |
-//! | `unheld` | what others write |
+//! | `unheld`, `give_up` | what others write |
 //! | `turns`, `breakers` | whose turn it is; which provider is left alone |
+//! | `salvage`, `pages` | a new database out of a damaged one |
 //! | `rows`, `read`, `list`, `audit` | reading |
 //! | `fault` | commits that fail on purpose; for tests alone |
 //!
@@ -32,12 +33,15 @@ mod connection;
 mod error;
 #[cfg(any(test, feature = "test-fakes"))]
 pub mod fault;
+mod give_up;
 mod list;
 mod migrate;
 mod names;
+mod pages;
 mod read;
 mod record;
 mod rows;
+mod salvage;
 mod start;
 mod step;
 mod turns;
@@ -57,6 +61,7 @@ pub use calls::{
     RunFilter, StartKey, Started, Turned,
 };
 pub use error::{Result, StoreError};
+pub use salvage::{Salvaged, replace, salvage};
 
 /// Whose records these are. There is one tenant so far; every key begins with it, so that more can come.
 const TENANT: &str = "local";

@@ -99,7 +99,10 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
         }
         RunStatus::ReviewRequired | RunStatus::Blocked => review(input),
         RunStatus::Interrupted => {
-            let sentence = format!("was interrupted{}; resume goes on after the last good checkpoint", at_step(input));
+            // A signal needs no reason beside itself; a machine that failed does.
+            let why = if run.code == Some(Code::Interrupted) { String::new() } else { because(run) };
+            let step = at_step(input);
+            let sentence = format!("was interrupted{step}{why}; resume goes on after the last good checkpoint");
             rest(input, MeaningWord::CanBeRetried, sentence, format!("agentrun resume {id}"))
         }
         RunStatus::BudgetExceeded => {

@@ -30,8 +30,7 @@ impl Attempt<'_> {
                 self.spawn(step, spec, agent);
                 Ok(())
             }
-            // The record itself failing is nothing that could be recorded.
-            Err(error @ EngineError::Store(_)) => Err(error),
+            Err(error) if error.is_no_verdict() => Err(error),
             Err(error) => {
                 let failure = error.failure();
                 self.leave_providers()?;

@@ -32,6 +32,7 @@ impl Attempt<'_> {
             Ok(Message::Signal(signal)) => self.signal(signal)?,
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
+            Ok(Message::RecordFails(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => self.strike()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(EngineError::failed(Code::Internal, "the inbox was closed"));

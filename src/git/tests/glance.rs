@@ -29,12 +29,14 @@ fn told(world: &World) -> BTreeSet<String> {
     world.repo().state(&[]).unwrap().paths().into_iter().collect()
 }
 
+/// Something that somebody does in a repository.
+type Act = (&'static str, fn(&World));
+
 #[test]
 fn r_w1_among_many_files_each_difference_is_found() {
     let world = many();
     assert_eq!(told(&world), BTreeSet::new());
-    type Act = fn(&World);
-    let acts: [(&str, Act); 12] = [
+    let acts: [Act; 12] = [
         ("other content of the same length", |w| w.write("part-1/sub-1/f1.txt", "1 2\n")),
         ("gone", |w| fs::remove_file(w.root.join("part-2/sub-2/f2.txt")).unwrap()),
         ("a folder gone", |w| fs::remove_dir_all(w.root.join("part-3/sub-3")).unwrap()),
