@@ -2,11 +2,13 @@
 //! still does.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::host::{Message, Who, now};
+use crate::domain::lease;
 use crate::domain::policy::Leases;
 use crate::domain::quantity::{BootMs, Now};
 use crate::store::{Beat, Hold, Store, StoreError};
@@ -14,10 +16,34 @@ use crate::store::{Beat, Hold, Store, StoreError};
 /// How soon a full inbox is tried again.
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
+/// How long the end of a pulse is waited for. A thread that hangs in the kernel ends with the process.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
 /// A running pulse; dropping it ends the thread.
 pub struct Heartbeat {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    ended: Receiver<()>,
+}
+
+/// Until when a lease lasts, as far as that is recorded: known to the pulse and to the engine, either of which renews it.
+#[derive(Debug, Clone)]
+pub struct Lasts(Arc<AtomicU64>);
+
+impl Lasts {
+    /// A lease that was just taken.
+    pub fn until(end: BootMs) -> Self {
+        Self(Arc::new(AtomicU64::new(end.0)))
+    }
+
+    /// The end.
+    pub fn end(&self) -> BootMs {
+        BootMs(self.0.load(Ordering::Acquire))
+    }
+
+    /// It was renewed.
+    pub fn renewed(&self, end: BootMs) {
+        self.0.fetch_max(end.0, Ordering::AcqRel);
+    }
 }
 
 /// What the thread needs.
@@ -32,6 +58,8 @@ pub struct Pulse {
     pub who: Who,
     /// Where to tell that the lease is lost or a cancel was requested.
     pub inbox: SyncSender<Message>,
+    /// Until when the lease lasts.
+    pub lasts: Lasts,
 }
 
 /// Until when a lease taken now lasts.
@@ -44,9 +72,16 @@ impl Heartbeat {
     pub fn start(pulse: Pulse) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let interval = Duration::from_millis(pulse.leases.heartbeat.0.max(10));
-        let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
-            let mut heart = Heart { store: None, lasts_until: lease_until(&now(), &pulse.leases) };
+        let (ends, ended) = channel();
+        std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
+            // Dropped with the thread, which is how its end is known.
+            let _ends: Sender<()> = ends;
+            let mut heart = Heart { store: None, last: now() };
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let jump = heart.clock_jump().map(|by| Message::ClockSet { by });
+                if jump.is_some_and(|jump| !tell(&pulse, jump, &stopped)) {
+                    return;
+                }
                 let Some(told) = heart.beat(&pulse) else { continue };
                 let is_the_last = !matches!(told, Message::CancelRequested);
                 if !tell(&pulse, told, &stopped) || is_the_last {
@@ -54,14 +89,14 @@ impl Heartbeat {
                 }
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop: Some(stop), ended })
     }
 }
 
-/// The thread's own: its connection, and until when the lease lasts as far as is recorded.
+/// The thread's own: its connection, and when it last looked at the clocks.
 struct Heart {
     store: Option<Store>,
-    lasts_until: BootMs,
+    last: Now,
 }
 
 impl Heart {
@@ -70,7 +105,7 @@ impl Heart {
         let until = lease_until(&now(), &pulse.leases);
         match self.write(pulse, until) {
             Ok(beat) => {
-                self.lasts_until = until;
+                pulse.lasts.renewed(until);
                 beat.cancel_requested.then_some(Message::CancelRequested)
             }
             Err(StoreError::Fenced { .. }) => Some(Message::LeaseLost),
@@ -78,9 +113,16 @@ impl Heart {
             Err(error) => {
                 tracing::warn!(%error, "a heartbeat could not be written");
                 let next = now().boot.0.saturating_add(pulse.leases.heartbeat.0);
-                (next >= self.lasts_until.0).then_some(Message::RecordFails(error))
+                (next >= pulse.lasts.end().0).then_some(Message::RecordFails(error))
             }
         }
+    }
+
+    /// By how much somebody set the wall clock since the last look.
+    fn clock_jump(&mut self) -> Option<i64> {
+        let present = now();
+        let before = std::mem::replace(&mut self.last, present);
+        lease::clock_jump(&before, &self.last)
     }
 
     fn write(&mut self, pulse: &Pulse, until: BootMs) -> Result<Beat, StoreError> {
@@ -111,8 +153,6 @@ fn tell(pulse: &Pulse, mut message: Message, stopped: &Receiver<()>) -> bool {
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.ended.recv_timeout(ENDS_WITHIN);
     }
 }

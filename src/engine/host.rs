@@ -81,6 +81,11 @@ pub enum Message {
     LeaseLost,
     /// Somebody asked for the run to be canceled.
     CancelRequested,
+    /// Somebody set the wall clock.
+    ClockSet {
+        /// By so many milliseconds; negative for back.
+        by: i64,
+    },
     /// No sign of life could be recorded for nearly a whole lease, for this reason: soon others may take the run.
     RecordFails(StoreError),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::attempt::{Attempt, AttemptEnd, Calls, Cause, Setting};
 use super::closing;
 use super::error::EngineError;
-use super::heartbeat::{Heartbeat, Pulse, lease_until};
+use super::heartbeat::{Heartbeat, Lasts, Pulse, lease_until};
 use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::last_word;
@@ -91,7 +91,8 @@ pub fn carry_out(
         let Some(wait) = then else { return Ok(rested) };
         let leases = rested.store.view(&hold.run)?.inputs.policy.leases;
         let woken = {
-            let _pulse = pulse(host, inbox, &hold, leases)?;
+            let lasts = Lasts::until(lease_until(&now(), &leases));
+            let _pulse = pulse(host, inbox, (&hold, lasts), leases)?;
             wait_for_retry(inbox, observer, wait)
         };
         if let Some(woken) = woken {
@@ -129,7 +130,7 @@ fn one_attempt(
     let view = claimed.store.view(&claimed.hold.run)?;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
     let done = {
-        let pulse = pulse(host, inbox, &held.hold, held.inputs.policy.leases);
+        let pulse = pulse(host, inbox, (&held.hold, held.lasts()), held.inputs.policy.leases);
         let Claimed { left_work, opened_by, insists, .. } = claimed;
         let terms = Terms { view: &view, left_work, opened_by, insists, run_until, waited };
         pulse.and_then(|_pulse| attempt(host, inbox, &mut held, observer, &terms))
@@ -191,13 +192,19 @@ fn attempt(
     Ok((stopped_by, wait))
 }
 
-fn pulse(host: &Host<'_>, inbox: &Inbox, hold: &Hold, leases: Leases) -> Result<Heartbeat, EngineError> {
+fn pulse(
+    host: &Host<'_>,
+    inbox: &Inbox,
+    (hold, lasts): (&Hold, Lasts),
+    leases: Leases,
+) -> Result<Heartbeat, EngineError> {
     let pulse = Pulse {
         database: host.home.database(),
         hold: hold.clone(),
         leases,
         who: host.who.clone(),
         inbox: inbox.sender.clone(),
+        lasts,
     };
     Heartbeat::start(pulse)
         .map_err(|e| EngineError::failed(Code::EnvLimit, format!("no thread for the heartbeat: {e}")))
@@ -281,7 +288,7 @@ fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> O
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             Ok(Message::Signal(signal)) => return Some(Woken::Signal(signal.kind)),
             Ok(Message::CancelRequested) => return Some(Woken::Cancel),
-            Ok(Message::Child(..) | Message::LeaseLost | Message::RecordFails(_)) => {}
+            Ok(Message::Child(..) | Message::ClockSet { .. } | Message::LeaseLost | Message::RecordFails(_)) => {}
         }
     }
 }

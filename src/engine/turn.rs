@@ -191,7 +191,8 @@ impl Line {
                 Ok(Message::CancelRequested) => return Ok(Some(Came::Canceled)),
                 Ok(Message::LeaseLost) => return Ok(Some(Came::LeaseLost)),
                 Ok(Message::RecordFails(error)) => return Err(error.into()),
-                Ok(Message::Child(..)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Ok(Message::Child(..) | Message::ClockSet { .. })
+                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             let present = now();
             let since = |earlier: BootMs| Millis(present.boot.0.saturating_sub(earlier.0));

@@ -14,6 +14,7 @@ use crate::domain::ids::RunId;
 use crate::domain::machine::{Refused, Word};
 use crate::domain::quantity::BootMs;
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, RUN, RunEvent, RunStatus};
+use crate::failpoints::{self, When};
 
 /// A run as a write finds it.
 pub(super) struct Found {
@@ -72,7 +73,7 @@ impl Store {
 
     /// Says that the holder lives, and until when. Leaves no event: nothing changes but a time.
     pub fn heartbeat(&mut self, hold: &Hold, lease_until: BootMs, ctx: &Context) -> Result<Beat> {
-        self.write(ctx, |w| {
+        let beat = self.write(ctx, |w| {
             let sql = "UPDATE run SET heartbeat_at = ?4, lease_until = max(lease_until, ?5) \
                        WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND status IN ('RUNNING', 'RETRYING')";
             let until = rows::int(lease_until.0);
@@ -87,7 +88,9 @@ impl Store {
                     Ok(Beat { cancel_requested: found.cancel_requested })
                 }
             }
-        })
+        })?;
+        let _ = failpoints::reached(When::After, "heartbeat");
+        Ok(beat)
     }
 }
 

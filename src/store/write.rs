@@ -53,8 +53,8 @@ impl EventIds {
 
     /// The points around the commit of these events; a failure is one that a test asked for.
     fn reached(&self, when: When) -> rusqlite::Result<()> {
-        let heartbeat = self.kinds.is_empty().then_some("heartbeat");
-        let names = self.kinds.iter().map(|kind| kind.word()).chain(heartbeat);
+        let unlogged = self.kinds.is_empty().then_some("unlogged");
+        let names = self.kinds.iter().map(|kind| kind.word()).chain(unlogged);
         failpoints::reached_any(when, names).map_err(|error| {
             let full = error.kind() == std::io::ErrorKind::StorageFull;
             let code = if full { rusqlite::ffi::SQLITE_FULL } else { rusqlite::ffi::SQLITE_IOERR_FSYNC };

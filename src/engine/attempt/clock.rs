@@ -4,6 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use super::{Active, Attempt, Cause};
+use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
@@ -32,6 +33,7 @@ impl Attempt<'_> {
             Ok(Message::Signal(signal)) => self.signal(signal)?,
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
+            Ok(Message::ClockSet { by }) => self.clock_set(by)?,
             Ok(Message::RecordFails(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => self.strike()?,
             Err(RecvTimeoutError::Disconnected) => {
@@ -52,7 +54,8 @@ impl Attempt<'_> {
             .map(|agent| BootMs(present + if agent.at_work.watched { LOOK_MS } else { LOOK_FOR_FOLDER_MS }));
         let unrecorded = self.active.iter().filter(|a| a.unrecorded.is_some());
         let unrecorded = unrecorded.map(|a| BootMs(a.started.0 + UNKNOWN_FOR_MS));
-        clocks.chain(looks).chain(unrecorded).chain(self.time_limit_at()).min().unwrap_or(BootMs(present + 60_000))
+        let limits = [Some(self.held.renews_from()), self.time_limit_at()].into_iter().flatten();
+        clocks.chain(looks).chain(unrecorded).chain(limits).min().unwrap_or(BootMs(present + 60_000))
     }
 
     fn next_clock(&self, active: &Active) -> (BootMs, TimeoutLayer) {
@@ -68,6 +71,15 @@ impl Attempt<'_> {
             run_until: self.run_until,
         };
         clocks::next(&watched, &self.held.inputs.policy.timeouts)
+    }
+
+    /// Times that people read make no sense across it; leases and limits go on as they were (F40).
+    fn clock_set(&mut self, by: i64) -> Result<(), EngineError> {
+        let text = format!("clock_jump={by}ms: the machine's clock was set while the run was at work");
+        self.held.note(EventKind::WarningRaised, None, &text)?;
+        self.held.commit()?;
+        self.observer.notice(&Notice::Warning { text: &text });
+        Ok(())
     }
 
     /// Active time that is in no record yet.
@@ -92,6 +104,7 @@ impl Attempt<'_> {
         for key in keys {
             self.read_side_files(&key)?;
         }
+        self.held.keep_lease()?;
         let present = now().boot;
         self.record_children(BootMs(present.0.saturating_sub(UNKNOWN_FOR_MS)))?;
         for i in 0..self.active.len() {
