@@ -243,7 +243,7 @@ fn killed_at_random(seed: u64) -> usize {
             accepted = recorded(&world);
         }
         let running = world.spawn(go_on(accepted.as_ref()));
-        thread::sleep(Duration::from_micros(chance.below(160_000)));
+        thread::sleep(Duration::from_micros(chance.below(250_000)));
         let (killed, said) = running.kill_and_hear();
         for key in acknowledged(&said) {
             done.push((key.to_owned(), world.lines(key)));
