@@ -25,8 +25,11 @@ pub(super) struct Migration {
 }
 
 /// All steps, oldest first.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, min_reader: 1, min_writer: 1, sql: include_str!("schema/001.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, min_reader: 1, min_writer: 1, sql: include_str!("schema/001.sql") },
+    // A program of version 1 would call a provider that is held, and pass everybody who waits.
+    Migration { version: 2, min_reader: 1, min_writer: 2, sql: include_str!("schema/002.sql") },
+];
 
 /// Migrates what is older, accepts what is equal, and accepts what is newer only if it says that we may write to it.
 pub(super) fn migrate(db: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<()> {

@@ -31,10 +31,10 @@ impl Attempt<'_> {
                 self.spawn(step, spec, agent);
                 Ok(())
             }
-            // The record itself failing is nothing that could be recorded.
-            Err(error @ EngineError::Store(_)) => Err(error),
+            Err(error) if error.is_no_verdict() => Err(error),
             Err(error) => {
                 let failure = error.failure();
+                self.leave_providers()?;
                 let end = ProcessEnd::FailedToStart { message: failure.message.clone() };
                 self.fail(&step, ExecutionEnd { end, result: None, active: Millis(0) }, failure)
             }
@@ -51,8 +51,7 @@ impl Attempt<'_> {
         });
         let activity = self.host.supervisor.spawn(child, spec, sink);
         let started = now().boot;
-        let (unrecorded, cause, counted_until) = (None, None, started);
-        self.active.push(Active { step, started, counted_until, child, unrecorded, activity, agent, cause });
+        self.active.push(Active { step, started, counted_until: started, child, activity, agent, cause: None });
     }
 
     fn build_command(&self, step: &StepSpec, execution: &Execution) -> Result<CommandSpec, EngineError> {

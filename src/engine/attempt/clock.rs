@@ -4,6 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use super::{Active, Attempt, Cause};
+use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
@@ -20,9 +21,6 @@ use crate::process::signals::{Press, StopSignal};
 const LOOK_MS: u64 = 1_000;
 /// Until the folder of side files is known: it appears within milliseconds of the conversation's id.
 const LOOK_FOR_FOLDER_MS: u64 = 20;
-/// How long a command's process may go without standing in the record. In that time only its marker leads to it, which is
-/// what leads to it anyway until the commit is made.
-pub(super) const UNKNOWN_FOR_MS: u64 = 50;
 
 impl Attempt<'_> {
     pub(super) fn wait(&mut self) -> Result<(), EngineError> {
@@ -32,6 +30,8 @@ impl Attempt<'_> {
             Ok(Message::Signal(signal)) => self.signal(signal)?,
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
+            Ok(Message::ClockSet { by }) => self.clock_set(by)?,
+            Ok(Message::RecordFails(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => self.strike()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(EngineError::failed(Code::Internal, "the inbox was closed"));
@@ -49,9 +49,8 @@ impl Attempt<'_> {
             .iter()
             .filter_map(|a| a.agent.as_ref())
             .map(|agent| BootMs(present + if agent.at_work.watched { LOOK_MS } else { LOOK_FOR_FOLDER_MS }));
-        let unrecorded = self.active.iter().filter(|a| a.unrecorded.is_some());
-        let unrecorded = unrecorded.map(|a| BootMs(a.started.0 + UNKNOWN_FOR_MS));
-        clocks.chain(looks).chain(unrecorded).chain(self.time_limit_at()).min().unwrap_or(BootMs(present + 60_000))
+        let limits = [Some(self.held.renews_from()), self.time_limit_at()].into_iter().flatten();
+        clocks.chain(looks).chain(limits).min().unwrap_or(BootMs(present + 60_000))
     }
 
     fn next_clock(&self, active: &Active) -> (BootMs, TimeoutLayer) {
@@ -67,6 +66,15 @@ impl Attempt<'_> {
             run_until: self.run_until,
         };
         clocks::next(&watched, &self.held.inputs.policy.timeouts)
+    }
+
+    /// Times that people read make no sense across it; leases and limits go on as they were (F40).
+    fn clock_set(&mut self, by: i64) -> Result<(), EngineError> {
+        let text = format!("clock_jump={by}ms: the machine's clock was set while the run was at work");
+        self.held.note(EventKind::WarningRaised, None, &text)?;
+        self.held.commit()?;
+        self.observer.notice(&Notice::Warning { text: &text });
+        Ok(())
     }
 
     /// Active time that is in no record yet.
@@ -91,8 +99,8 @@ impl Attempt<'_> {
         for key in keys {
             self.read_side_files(&key)?;
         }
+        self.held.keep_lease()?;
         let present = now().boot;
-        self.record_children(BootMs(present.0.saturating_sub(UNKNOWN_FOR_MS)))?;
         for i in 0..self.active.len() {
             let (at, layer) = self.next_clock(&self.active[i]);
             if at <= present {
@@ -118,6 +126,7 @@ impl Attempt<'_> {
             Cause::Cancel => ProcessEnd::Canceled,
             Cause::Budget(_) => ProcessEnd::OverBudget,
             Cause::LeaseLost => ProcessEnd::LeaseLost,
+            Cause::Held(_) => ProcessEnd::Interrupted,
         };
         if self.stopping.is_none() {
             self.observer.notice(&Notice::Stopping { why: &describe(cause) });
@@ -129,7 +138,7 @@ impl Attempt<'_> {
     }
 
     /// A signal: the first stops politely, a second at once. A `cancel` wakes its holder by a signal, too.
-    fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
+    pub(super) fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
         let haste = if signal.press == Press::Again { Haste::Now } else { Haste::Polite };
         let record = self.held.store().find_run(&self.held.hold.run)?;
         let canceled = record.is_some_and(|run| run.cancel_requested);
@@ -154,6 +163,7 @@ fn describe(cause: &Cause) -> String {
         Cause::Signal(signal) => format!("{} received; the work is kept, the run can be resumed", signal.kind.name()),
         Cause::Cancel => "canceled; the work is kept".to_owned(),
         Cause::Budget(breach) => breach.to_string(),
+        Cause::Held(held) => held.failure.message.clone(),
         Cause::LeaseLost => "another process has taken this run over".to_owned(),
     }
 }

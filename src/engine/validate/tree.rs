@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::difference;
+use crate::domain::failure::Code;
 use crate::domain::hash::context::{ContextFile, files_hash};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::plan::resume::{Difference, DifferenceCode as D, ResumeVerdict as V};
@@ -67,7 +68,9 @@ pub(super) fn working_copy(
     view: &RunView,
     found: &mut Vec<Difference>,
 ) -> Result<Option<String>, EngineError> {
-    let was_cut = view.run.status == RunStatus::Running;
+    // By a kill, or by a machine that failed; a signal leaves a snapshot.
+    let failed_under_it = view.run.status == RunStatus::Interrupted && view.run.code != Some(Code::Interrupted);
+    let was_cut = view.run.status == RunStatus::Running || failed_under_it;
     let Some(snapshot) = view.run.snapshot.as_ref().filter(|_| !was_cut) else { return Ok(None) };
     let short = |commit: &str| Some(commit[..12].to_owned());
     if !host.repo.commit_exists(snapshot) {

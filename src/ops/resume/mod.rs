@@ -5,17 +5,21 @@
 mod adjust;
 mod refuse;
 
-use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
 use super::given;
 use super::place::Place;
+use super::queue::{self, Queued};
+use super::rolled_back::refuse_behind;
+use crate::domain::breaker::{self, Said};
 use crate::domain::budget::{LimitKind, Scope};
-use crate::domain::failure::{Code, Exit};
+use crate::domain::failure::{Code, Exit, Failure};
 use crate::domain::ids::{RunId, StepKey};
 use crate::domain::lease::Holding;
 use crate::domain::manifest::Manifest;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
+use crate::domain::plan::start::Follow;
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
@@ -25,7 +29,7 @@ use crate::engine::run as engine_run;
 use crate::engine::validate::{self, Present};
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
-use crate::store::{Decision, Store};
+use crate::store::{Decision, RunFilter, Store};
 
 /// What was asked for.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +44,10 @@ pub struct ResumeOptions {
     pub keep: bool,
     /// The working copy is put back to the last snapshot.
     pub rebuild: bool,
+    /// A provider that is left alone is tried before its time is over.
+    pub now: bool,
+    /// It is not waited for others.
+    pub no_wait: bool,
     /// Why; recorded.
     pub reason: Option<String>,
 }
@@ -91,7 +99,7 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
         own_program: acting.own_program,
         who: acting.who.clone(),
     };
-    refuse::rolled_back(&home, &view)?;
+    refuse_behind(&home, &store, run)?;
     let present = given::present(place, &view.inputs);
     refuse::reused_policy_version(&store, &view, &present, options)?;
     let differences = validate::differences(&host, &view, &present)?;
@@ -114,7 +122,11 @@ pub fn resume(
         let message = format!("this command was called from inside run {outer}, which may not start or resume runs");
         return Err(OpsError::failed(Code::NestedRun, message));
     }
-    if let Some(answer) = nothing_to_do(place, &mut acting, &place.store()?.view(run)?.run)? {
+    refuse_small_limits()?;
+    let home = place.home()?;
+    let mut store = Store::open(&home.database())?;
+    refuse_behind(&home, &store, run)?;
+    if let Some(answer) = nothing_to_do(place, &mut acting, &store.view(run)?.run, options)? {
         return Ok(answer);
     }
     let outlook = outlook(place, &acting, run, options)?;
@@ -125,12 +137,17 @@ pub fn resume(
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
     let (inputs, changes) = adjust::adjustments(&place.repo, &outlook, options)?;
     refuse::exhausted(&outlook, &inputs)?;
-    let home = place.home()?;
-    let mut store = Store::open(&home.database())?;
+    be_ready(&home)?;
     store.refuse_reused_versions(&inputs)?;
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;
     }
+    let follow = if options.no_wait { Follow::No } else { Follow::ToTheEnd };
+    let _turns = match queue::take(place, &mut store, &mut acting, (&record, &inputs), follow)? {
+        Queued::Taken(turns) => turns,
+        Queued::Busy(failure) => return Err(OpsError::about(run, failure.code, failure.message)),
+        Queued::Changed => return self::resume(place, acting, run, options, tell),
+    };
     // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
     let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
     claimed.left_work = match (options.keep, options.rebuild) {
@@ -138,6 +155,7 @@ pub fn resume(
         (false, true) => LeftWork::Rebuild,
         (false, false) => LeftWork::ByCase,
     };
+    claimed.insists = options.now || is_about_provider(&outlook.view.run);
     if !changes.is_empty() {
         claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
     }
@@ -145,14 +163,27 @@ pub fn resume(
 }
 
 /// Goes on with a run as `start` does when it finds one that was cut: the verdict must be VALID.
-pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result<Answer, OpsError> {
-    let mut answer = resume(place, acting, run, &ResumeOptions::default(), &mut |_| {})?;
+pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, (via, follow): (Via, Follow)) -> Result<Answer, OpsError> {
+    let options = ResumeOptions { no_wait: follow == Follow::No, ..ResumeOptions::default() };
+    let mut answer = resume(place, acting, run, &options, &mut |_| {})?;
     answer.via = via;
     Ok(answer)
 }
 
+/// Whether the run failed by what its provider said: going on with it is how a person says that this was seen to.
+fn is_about_provider(run: &RunRecord) -> bool {
+    let failed = matches!(run.status, RunStatus::Failed | RunStatus::DeadLetter);
+    let failure = run.code.map(|code| Failure::new(code, ""));
+    failed && failure.is_some_and(|failure| breaker::said(Some(&failure)) != Said::Nothing)
+}
+
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(
+    place: &Place,
+    acting: &mut Acting<'_>,
+    record: &RunRecord,
+    options: &ResumeOptions,
+) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
@@ -167,9 +198,9 @@ fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> 
             }
             Holding::Free | Holding::Stuck | Holding::Abandoned | Holding::Foreign => Ok(None),
         },
-        RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
+        RunStatus::Retrying if !options.now && !engine_run::is_due(record, now().utc) => {
             let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
-            let message = format!("run {run} may be tried again at {at}");
+            let message = format!("run {run} may be tried again at {at}; before that with --now");
             let code = record.code.filter(|c| c.entry().exit == Exit::RetryLater).unwrap_or(Code::RateLimit);
             Err(OpsError::about(run, code, message))
         }
@@ -198,10 +229,27 @@ fn requeue(
     Ok(store.decide(&record.id, &decision, &acting.who.context())?)
 }
 
-/// Every run whose holder is gone: for `resume --stale`.
-pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
-    let candidates = store.stale_candidates()?;
-    let lost =
-        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
-    Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
+/// Several runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Many {
+    /// Those whose holder is gone (`--stale`).
+    Stale,
+    /// Parked ones whose time has come and that nobody waits for (`--due`, FR-G5).
+    Due,
+}
+
+/// Which runs these are, the oldest first.
+pub fn many(place: &Place, which: Many) -> Result<Vec<RunId>, OpsError> {
+    let Some(store) = place.records()? else { return Ok(Vec::new()) };
+    let present = now().utc;
+    let is_meant = |run: &RunRecord| match (which, follow::holding(run)) {
+        (Many::Stale, holding) => matches!(holding, Holding::Abandoned | Holding::Stuck | Holding::Foreign),
+        (Many::Due, Holding::Held | Holding::Stuck) => false,
+        (Many::Due, _) => run.status == RunStatus::Retrying && engine_run::is_due(run, present),
+    };
+    let candidates = match which {
+        Many::Stale => store.stale_candidates()?,
+        Many::Due => store.runs(&RunFilter::Open)?.into_iter().rev().map(|s| s.run).collect(),
+    };
+    Ok(candidates.into_iter().filter(is_meant).map(|run| run.id).collect())
 }

@@ -1,8 +1,6 @@
 //! What resume refuses before it claims the run: a claim opens an attempt, so afterwards it would be too late.
 
 use super::{Outlook, ResumeOptions};
-use crate::artifacts::home::Home;
-use crate::artifacts::manifest_file;
 use crate::domain::failure::Code;
 use crate::domain::ids::RunId;
 use crate::domain::plan::resume::{DifferenceCode, ResumeVerdict};
@@ -11,19 +9,6 @@ use crate::domain::run::RunStatus;
 use crate::engine::validate::Present;
 use crate::ops::error::OpsError;
 use crate::store::Store;
-
-/// A manifest that shows more than the database knows: the database was put back (F14).
-pub(super) fn rolled_back(home: &Home, view: &RunView) -> Result<(), OpsError> {
-    let Some(manifest) = manifest_file::read(&home.run_dir(&view.run.id)?)? else { return Ok(()) };
-    if manifest.generation > view.chain.count {
-        let message = format!(
-            "the manifest of run {} shows event {}, the database ends at {}: an older database was put in place",
-            view.run.id, manifest.generation, view.chain.count
-        );
-        return Err(OpsError::about(&view.run.id, Code::StateRolledBack, message));
-    }
-    Ok(())
-}
 
 /// A policy that changed and kept the version of another one (R-F5), where it would hold from here on: an agent that works in
 /// place cannot block its run by what it writes there.

@@ -88,38 +88,107 @@ fn f17_a_newer_database_is_refused_without_one_byte_changed() {
     let contents = || ["", "-wal"].map(|suffix| std::fs::read(format!("{}{suffix}", path.display())).unwrap());
     let before = contents();
     assert!(!before[1].is_empty());
-    let too_new = StoreError::TooNew { found: 999, known: 1 };
+    let too_new = StoreError::TooNew { found: 999, known: NEWEST };
     assert_eq!(Store::open(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_existing(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_read_only(&path).unwrap_err(), too_new);
-    assert_eq!(too_new.to_string(), "the database has version 999, this agentrun knows version 1");
+    assert_eq!(too_new.to_string(), format!("the database has version 999, this agentrun knows version {NEWEST}"));
     assert!(contents() == before);
 }
 
-const SECOND: Migration =
-    Migration { version: 2, min_reader: 1, min_writer: 2, sql: "ALTER TABLE run ADD COLUMN colour TEXT;" };
+/// The version of this program.
+const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// One of the future.
+const NEXT: Migration = Migration {
+    version: NEWEST + 1,
+    min_reader: 1,
+    min_writer: NEWEST + 1,
+    sql: "ALTER TABLE run ADD COLUMN colour TEXT;",
+};
+
+fn and_then(next: Migration) -> Vec<Migration> {
+    MIGRATIONS.iter().copied().chain([next]).collect()
+}
+
+/// The checked-in database of version 1: a run that succeeded, one that failed, one that is parked.
+const VERSION_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases/v1.db");
+
+/// Writes [`VERSION_1`] with `AGENTRUN_BLESS=1`, as long as no release has written such databases; then it stays as it is.
+#[test]
+fn the_database_of_version_1_can_be_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    std::fs::write(&path, "").unwrap();
+    let mut db = connection::open_writing(&path).unwrap();
+    migrate(&mut db, &path, &MIGRATIONS[..1]).unwrap();
+    let mut world = World { store: Store::of(db, &path), clock: 1_000_000, dir };
+    for (task, event) in [("good", RunEvent::Succeed), ("bad", RunEvent::Fail), ("limited", RunEvent::Retry)] {
+        let hold = world.started(&new_run(task, "a"));
+        world.record(&hold, &[step("context", StepEvent::Begin)]).unwrap();
+        world.record(&hold, &[run_event(event)]).unwrap();
+    }
+    // What version 1 did not know, it did not write.
+    let raw = world.raw();
+    let newer =
+        "json_remove(inputs, '$.policy.breaker', '$.policy.agents.codex.provider', '$.policy.agents.replay.provider')";
+    raw.execute(&format!("UPDATE run_inputs SET inputs = {newer}"), ()).unwrap();
+    if std::env::var_os("AGENTRUN_BLESS").is_some() {
+        let _ = std::fs::remove_file(VERSION_1);
+        raw.execute("VACUUM INTO ?1", [VERSION_1]).unwrap();
+    }
+}
+
+#[test]
+fn r_u8_f18_a_database_of_version_1_is_looked_at_as_it_is_and_migrated_by_the_first_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    std::fs::copy(VERSION_1, &path).unwrap();
+    let looking = Store::open_read_only(&path).unwrap().unwrap();
+    let states = |store: &Store| {
+        let runs = store.runs(&RunFilter::All).unwrap();
+        runs.iter().map(|s| format!("{} {}", s.run.id, s.run.status)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&looking), ["run_limited_001 RETRYING", "run_bad_001 FAILED", "run_good_001 SUCCEEDED"]);
+    let (turns, breakers) = (looking.turns().unwrap(), looking.breakers().unwrap());
+    assert!(turns.is_empty() && breakers.is_empty(), "nothing is migrated by looking");
+    let before = states(&looking);
+    drop(looking);
+
+    let store = Store::open(&path).unwrap();
+    assert_eq!(states(&store), before);
+    for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
+        let view = store.view(&RunId::recorded(run)).unwrap();
+        assert_eq!(view.inputs.policy, Policy::default(), "what was not written is what holds without a word");
+        let chain = store.chain(run).unwrap();
+        crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
+    }
+    store.integrity().unwrap();
+    let copy = dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
+}
 
 #[test]
 fn r_u8_f18_an_upgrade_keeps_a_copy_and_is_done_once() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let both = [MIGRATIONS[0], SECOND];
+    let both = and_then(NEXT);
     let mut db = connection::open_writing(&path).unwrap();
     migrate(&mut db, &path, MIGRATIONS).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     let versions: i64 = db.query_row("SELECT count(*) FROM schema_version", (), |row| row.get(0)).unwrap();
-    assert_eq!(versions, 2);
-    let copy = world.dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(versions, i64::from(NEWEST) + 1);
+    let copy = world.dir.path().join(format!("agentrun.db.v{NEWEST}.bak"));
     assert_eq!(mode(&copy), 0o600);
     let copy = Store::open_read_only(&copy).unwrap().unwrap();
     assert_eq!(copy.runs(&RunFilter::All).unwrap().len(), 1);
     drop(db);
-    // This program is old now: it may read what version 2 says it may, and no more.
+    // This program is old now: it may read what the next version says it may, and no more.
     assert!(check_readable(&world.raw(), MIGRATIONS).unwrap().is_some());
     assert!(Store::open_read_only(&path).unwrap().is_some());
-    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: 2, known: 1 });
+    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: NEWEST + 1, known: NEWEST });
 }
 
 #[test]
@@ -127,9 +196,9 @@ fn f18_an_upgrade_that_fails_leaves_the_old_version() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..SECOND };
+    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..NEXT };
     let mut db = connection::open_writing(&path).unwrap();
-    assert!(migrate(&mut db, &path, &[MIGRATIONS[0], broken]).is_err());
+    assert!(migrate(&mut db, &path, &and_then(broken)).is_err());
     drop(db);
     let store = Store::open(&path).unwrap();
     assert_eq!(store.runs(&RunFilter::All).unwrap().len(), 1);
@@ -220,7 +289,9 @@ fn t3_nothing_else_begins_a_transaction_or_writes() {
     let words = ["transaction()", "savepoint", ".execute(", ".execute_batch(", "Behavior::"];
     for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        if file.extension().is_none_or(|end| end != "rs") || ["write.rs", "migrate.rs"].contains(&name.as_str()) {
+        if file.extension().is_none_or(|end| end != "rs")
+            || ["write.rs", "migrate.rs", "salvage.rs"].contains(&name.as_str())
+        {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();

@@ -28,7 +28,7 @@ pub(super) fn compare(
 }
 
 fn one(found: &mut Found, key: &str, (old, new): (&AgentRules, &AgentRules), work: Work) {
-    let AgentRules { protocol, run, bin, sandbox, env, args, home, price } = old;
+    let AgentRules { protocol, run, bin, sandbox, env, args, home, price, provider } = old;
     let at = |part: &str| format!("{key}.{part}");
     found.pair(&at("protocol"), &protocol.to_string(), &new.protocol.to_string(), Effect::Looser);
     found.pair(&at("run"), &text(run), &text(&new.run), Effect::Looser);
@@ -44,6 +44,7 @@ fn one(found: &mut Found, key: &str, (old, new): (&AgentRules, &AgentRules), wor
     found.pair(&at("args"), &text(args), &text(&new.args), Effect::Looser);
     let home_effect = if new.home == AgentHome::Private { Effect::Stricter } else { Effect::Looser };
     found.pair(&at("home"), &home.to_string(), &new.home.to_string(), home_effect);
+    found.pair(&at("provider"), &text(provider), &text(&new.provider), Effect::Setting);
     found.pair(&at("price"), &text(price), &text(&new.price), Effect::Setting);
 }
 

@@ -47,6 +47,7 @@ pub fn differences(old: &Policy, new: &Policy, conduct: &Conduct) -> Vec<Differe
         logs_max,
         retention_start,
         retention_runs,
+        breaker,
         retention,
         actions,
         concurrency,
@@ -70,6 +71,7 @@ pub fn differences(old: &Policy, new: &Policy, conduct: &Conduct) -> Vec<Differe
     found.setting("retention.runs", retention_runs, &new.retention_runs);
     found.section("retention", retention, &new.retention);
     found.section("actions", actions, &new.actions);
+    found.section("breaker", breaker, &new.breaker);
     found.section("concurrency", concurrency, &new.concurrency);
     found.section("send_budget", send_budget, &new.send_budget);
     compare_people(&mut found, people.as_ref(), new.people.as_ref());
