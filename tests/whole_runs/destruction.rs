@@ -287,6 +287,19 @@ fn fr_h2_fr_h25_fr_h13_nothing_is_taken_from_a_live_run() {
 }
 
 #[test]
+fn r_w5_fr_h17_a_copy_whose_git_folder_cannot_be_believed_stays_and_is_named() {
+    let world = shell_world();
+    let script = "git stash -q; echo work > w.txt; echo /nowhere > .git/objects/info/alternates; echo done";
+    world.task("t", &format!("steps:\n{}", shell_agent(script)));
+    let (exit, run) = world.start("t");
+    assert_eq!(exit, 0, "{run:#}");
+    assert_eq!(world.git(&["show", "agentrun/run_t_001:w.txt"]), "work");
+    assert!(world.has_event("run_t_001", "warning.raised", "the working copy stays at"));
+    assert_eq!(world.run(&["gc", "--older-than", "0s"]).exit, 0);
+    assert!(world.state("work/run_t_001/w.txt").exists());
+}
+
+#[test]
 fn fr_h2_a_process_that_an_agent_leaves_behind_is_ended_by_a_send_back_and_its_work_stays() {
     let world = shell_world();
     let script = format!(
