@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::budget::Usage;
+use super::budget::{Estimate, Usage};
 use super::event::{ChainHead, EVENT_VERSION, Event, EventKind};
 use super::failure::Code;
 use super::hash::context::ContextFile;
@@ -136,6 +136,7 @@ pub(crate) fn view(status: RunStatus) -> RunView {
         usage: used(),
         attempt_usage: used(),
         task_usage: used().plus(&Usage { input: 8000, output: 655, ..Usage::default() }),
+        open_attempts: 0,
         chain: ChainHead { count: 42, head: Sha256Hash::of(b"head") },
         steps,
         run,
@@ -151,6 +152,7 @@ fn used() -> Usage {
         tool_calls: 7,
         active: Millis(8123),
         failed_attempts: 0,
+        estimated: Estimate::default(),
     }
 }
 
@@ -181,6 +183,7 @@ fn execution(step: &str, from: u64, result: Option<&str>) -> ExecutionRecord {
         end: Some(ProcessEnd::Exited { code: 0 }),
         result: result.map(ToOwned::to_owned),
         active: Millis(812),
+        estimated: 0,
         started_at: at(from),
         finished_at: Some(at(from).plus(Millis(812))),
     }

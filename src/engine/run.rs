@@ -22,7 +22,7 @@ use crate::domain::record::{Identity, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::domain::step::StepState;
 use crate::process::signals::StopKind;
-use crate::store::{Claim, Hold, Store};
+use crate::store::{Claim, Hold, Store, StoreError};
 
 /// A run at rest again.
 pub struct Rested {
@@ -44,8 +44,13 @@ pub struct Claimed {
     pub left_work: LeftWork,
 }
 
-/// Claims a run that is at rest, or that its holder has abandoned.
-pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) -> Result<Claimed, EngineError> {
+/// Claims a run that is at rest, or that its holder has abandoned. An attempt is reserved against the limit, if one is given.
+pub fn claim(
+    who: &Who,
+    mut store: Store,
+    run: &RunRecord,
+    (opened_by, attempts): (OpenedBy, Option<u64>),
+) -> Result<Claimed, EngineError> {
     let event = match (run.status, opened_by) {
         (RunStatus::Pending, _) => RunEvent::Start,
         (RunStatus::Running, _) => RunEvent::TakeOver,
@@ -62,6 +67,7 @@ pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) 
         holder: this_process()?,
         lease_until: lease_until(&now(), &policy.leases),
         expected_fence: run.fence,
+        attempts: attempts.filter(|_| event != RunEvent::TakeOver),
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
     Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase })
@@ -99,7 +105,15 @@ pub fn carry_out(
         if record.fence != hold.fence || record.status != RunStatus::Retrying {
             return Ok(rested);
         }
-        claimed = claim(&host.who, rested.store, &record, OpenedBy::Retry)?;
+        let inputs = rested.store.view(&hold.run)?.inputs;
+        let attempts = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+        claimed = match claim(&host.who, rested.store, &record, (OpenedBy::Retry, attempts)) {
+            // Other runs of the task are at its last attempts: this one stays where it is until one of them has ended.
+            Err(EngineError::Store(StoreError::AttemptsReserved { .. })) => {
+                return Ok(Rested { store: Store::open(&host.home.database())?, stopped_by: None });
+            }
+            claimed => claimed?,
+        };
     }
 }
 

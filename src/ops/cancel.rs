@@ -71,7 +71,7 @@ fn at_rest(place: &Place, mut store: Store, acting: Acting<'_>, run: &RunRecord)
         return Ok(Answer { view, via: Via::Resumed, exit: Exit::Ok, remark: None });
     }
     let home = place.home()?;
-    let mut claimed = engine_run::claim(&acting.who, store, run, OpenedBy::Resume)?;
+    let mut claimed = engine_run::claim(&acting.who, store, run, (OpenedBy::Resume, None))?;
     // What lies in the copy is the work that is to be kept.
     claimed.left_work = LeftWork::Keep;
     let mut answer = super::carry::carry_out(place, &home, acting, claimed, Via::Resumed)?;

@@ -1,5 +1,6 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
+use super::allowance;
 use super::carry::{Acting, Answer, at_rest, carry_out};
 use super::error::OpsError;
 use super::follow;
@@ -125,14 +126,14 @@ pub fn resume(
     refuse_undecided(&outlook, options)?;
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
     let (inputs, changes) = adjustments(place, &outlook, options)?;
-    refuse_exhausted(&outlook, &inputs)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
+    let attempts = allowance::next_attempt(&store, &outlook.view, &inputs)?;
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;
     }
     // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
-    let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
+    let mut claimed = engine_run::claim(&acting.who, store, &record, (OpenedBy::Resume, attempts))?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
         (false, true) => LeftWork::Rebuild,
@@ -197,28 +198,6 @@ fn refuse_by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError> {
             let what = named(ResumeVerdict::ResumeBlocked);
             Err(OpsError::about(run, Code::ResumeBlocked, format!("run {run} cannot go on: {what}")))
         }
-    }
-}
-
-/// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
-/// person puts back with a reason gets its one attempt, also when that person was cut off right after putting it back (it
-/// then waits for no moment, as every other wait does). A run whose holder is gone is taken over all the same: what is left of
-/// it must be ended and counted, and then it is a dead letter.
-fn refuse_exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
-    let run = &outlook.view.run;
-    let put_back = run.status == RunStatus::Retrying && run.retry_at.is_none();
-    if put_back || matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
-        return Ok(());
-    }
-    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    let used = outlook.view.task_usage.failed_attempts;
-    match limit {
-        Some(limit) if used >= limit => {
-            let message =
-                format!("task.attempts is limited to {limit}, used {used}: raise it with --budget task.attempts=N");
-            Err(OpsError::about(&run.id, Code::BudgetExceeded, message))
-        }
-        _ => Ok(()),
     }
 }
 

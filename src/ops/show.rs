@@ -37,6 +37,11 @@ pub fn show(place: &Place, name: &str) -> Result<Shown, OpsError> {
     of(place, &store, store.view(&run.id)?)
 }
 
+/// The run inside which this program was started: an agent looks at its budget.
+pub fn own_run(place: &Place) -> Option<String> {
+    place.var(crate::config::env_vars::AGENTRUN_RUN_ID)
+}
+
 /// What a view means.
 pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError> {
     let (policy, task) = (&view.inputs.policy.budgets, &view.inputs.spec.budget);

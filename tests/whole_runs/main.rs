@@ -8,6 +8,7 @@ mod codex_runs;
 mod commands;
 mod crash;
 mod kill_points;
+mod ledger;
 mod main_job;
 mod many_runs;
 mod outcome;

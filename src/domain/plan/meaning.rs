@@ -95,15 +95,24 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
         }
         RunStatus::ReviewRequired | RunStatus::Blocked => review(input),
         RunStatus::Interrupted => {
-            let sentence = format!("was interrupted{}; resume goes on after the last good checkpoint", at_step(input));
+            let sentence = format!(
+                "was interrupted{}; resume goes on after the last good checkpoint and uses up no attempt",
+                at_step(input)
+            );
             rest(input, MeaningWord::CanBeRetried, sentence, format!("agentrun resume {id}"))
         }
         RunStatus::BudgetExceeded => {
-            let sentence = format!("was stopped at a limit{}; the work is kept", because(run));
+            let sentence = format!(
+                "was stopped at a limit{}; the work is kept, a higher limit lets it go on from there",
+                because(run)
+            );
             rest(input, MeaningWord::NeedsAPerson, sentence, raise_command(run))
         }
         RunStatus::DeadLetter => {
-            let sentence = format!("failed as often as it may{}; it goes on once the cause is removed", because(run));
+            let sentence = format!(
+                "failed as often as it may{}; once the cause is removed, resume is one more attempt",
+                because(run)
+            );
             rest(input, MeaningWord::NeedsAPerson, sentence, format!("agentrun resume {id} --reason TEXT"))
         }
         RunStatus::Failed => failed(input),

@@ -95,7 +95,7 @@ impl Attempt<'_> {
         if counted {
             self.meter.refresh(self.held)?;
             self.observer.notice(&Notice::Used { attempt: &self.meter.attempt, task: &self.meter.task });
-            self.check_budget();
+            self.check_budget()?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::budget::Certainty;
 use crate::domain::change::MeterItem;
 use crate::domain::event::Event;
 use crate::domain::machine::Word as _;
@@ -30,15 +31,17 @@ fn any_key() -> impl Strategy<Value = StepKey> {
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
-    let usage = (any_key(), 0..5_u8, 0..100_u64, 0..50_u64).prop_map(|(step, name, input, active)| Change::Usage {
+    let usage = (any_key(), 0..5_u8, 0..100_u64, 0..50_u64, any::<bool>());
+    let usage = usage.prop_map(|(step, name, input, active, is_guess)| Change::Usage {
         step,
         items: vec![MeterItem {
             name: format!("r{name}"),
             input,
-            cached: 0,
+            cached: input / 4,
             output: input / 3,
             cost_micros: Some(input),
-            tool_calls: 1,
+            tool_calls: u64::from(!is_guess),
+            certainty: if is_guess { Certainty::Estimated } else { Certainty::Told },
         }],
         active: Millis(active),
     });
@@ -117,6 +120,7 @@ fn check(before: &RunView, after: &RunView) {
         is.input >= was.input && is.output >= was.output && is.tool_calls >= was.tool_calls && is.active >= was.active,
         "I9: no counter falls: {was:?} {is:?}"
     );
+    assert!(is.cost_micros >= was.cost_micros, "I9");
     assert!(is.failed_attempts >= was.failed_attempts, "I9");
     match (after.run.status, after.run.lease.is_some()) {
         (RunStatus::Running, false) => panic!("who is RUNNING is held"),
@@ -146,6 +150,20 @@ fn check_step_once(events: &[Event]) {
     }
 }
 
+/// I9, R-R4: what is kept with the executions is what the rows add up to, the told apart from the guessed.
+fn check_sums(world: &World, after: &RunView) {
+    let raw = world.raw();
+    let sum = |column: &str, estimated: u8| -> u64 {
+        let sql = format!("SELECT coalesce(sum({column}), 0) FROM meter WHERE estimated = {estimated}");
+        u64::try_from(raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).unwrap()).unwrap()
+    };
+    let (told, guessed) = (after.usage, after.usage.estimated);
+    assert_eq!((told.input, told.cached, told.output), (sum("input", 0), sum("cached", 0), sum("output", 0)));
+    assert_eq!((guessed.input, guessed.cached, guessed.output), (sum("input", 1), sum("cached", 1), sum("output", 1)));
+    assert_eq!(guessed.cost_micros.unwrap_or(0), sum("cost_micros", 1));
+    assert_eq!(after.usage.tokens(), told.input - told.cached + told.output + guessed.tokens());
+}
+
 fn fences(world: &World) -> Vec<i64> {
     let raw = world.raw();
     let mut rows = raw.prepare("SELECT fence FROM event WHERE chain <> 'home' ORDER BY n").unwrap();
@@ -167,6 +185,7 @@ proptest! {
             carry_out(&mut world, &mut holds, attempted);
             let after = world.store.view(&run).unwrap();
             check(&before, &after);
+            check_sums(&world, &after);
             before = after;
         }
         world.check_chains();
