@@ -28,6 +28,7 @@
 //! | --- | --- | --- |
 //! | `automation-policy.yml`, `policies/`, `tasks/`, `prompts/` | the user, `ops::init` | [`config`] |
 //! | `.ai-runs/state/agentrun.db` | [`store`] alone | [`store`] alone |
+//! | `.ai-runs/state/reserve` | [`artifacts`] | nobody: it is room for the last record on a full disk |
 //! | `.ai-runs/<run>/` | [`engine`] through [`artifacts`], children through [`process`] | [`ops`], [`artifacts`] |
 //! | `.ai-runs/work/<run>/` | [`git`], the run's own children | [`git`] |
 //! | `refs/agentrun/<run>/`, `refs/heads/agentrun/<run>` | [`git`] | [`git`] |

@@ -223,9 +223,9 @@ fn fr_f5_a_continued_conversation_tells_only_what_is_new() {
 
 #[test]
 fn fr_d4_d13_a_refusal_to_continue_says_what_became_of_the_conversation() {
-    for (case, fate, code) in
-        [("resume_unknown", SessionFate::Lost, Code::AgentStartFailed), ("held", SessionFate::Held, Code::Busy)]
-    {
+    let lost = (SessionFate::Lost, Code::AgentStartFailed);
+    let cases = [("resume_unknown", lost), ("resume_empty", lost), ("held", (SessionFate::Held, Code::Busy))];
+    for (case, (fate, code)) in cases {
         let stage = Stage::new();
         let mut reader = stage.reader(Some("01234567-89ab-7def-8123-456789abcdef"));
         let (events, end) = finish(case, reader.as_mut());
@@ -302,6 +302,11 @@ fn r_w4_only_a_turn_that_was_over_is_finished() {
     assert_eq!(progress("success", Some(i64::MAX)), Progress::Continuable);
     let unknown = Stage::new().inspect(Some("01234567-89ab-7def-8123-456789abcdef"), None);
     assert_eq!((unknown.progress, unknown.events), (Progress::Lost, vec![]));
+    // Killed between making the file and its first word: Codex does not go on with such a conversation.
+    let (name, _) = sessions("success").remove(0);
+    let stage = Stage::new();
+    stage.append(&name, b"");
+    assert_eq!(stage.inspect(Some(&thread("success")), None).progress, Progress::Lost);
 }
 
 #[test]

@@ -250,8 +250,8 @@ fn r_r4_a_crash_that_nobody_has_looked_at_yet_counts_as_an_attempt() {
     world.policy(&[("budgets", "{ task: { attempts: 1, time: 30m } }")]);
     world.command_task("t", &format!("echo x >> {0}; touch {1}; sleep 60", world.at("e"), world.at("in")));
     world.spawn_until(&["start", "t"], "in").kill();
-    let (exit, told) = world.json(&["resume", "run_t_001"]);
-    assert_eq!((exit, &told["code"]), (6, &"BUDGET_EXCEEDED".into()), "{told:#}");
+    let (exit, run) = world.json(&["resume", "run_t_001"]);
+    assert_eq!((exit, &run["status"]), (1, &"DEAD_LETTER".into()), "{run:#}");
     assert_eq!(world.lines("e"), 1);
 }
 

@@ -45,6 +45,7 @@ const SAYABLE: &[Code] = &[
     Code::AuthFailed,
     Code::ResourceNotFound,
     Code::QuotaExceeded,
+    Code::PaymentRequired,
     Code::ContextTooLarge,
     Code::AgentFailed,
     Code::NoResult,

@@ -21,6 +21,22 @@ pub enum ArtifactError {
         /// What is wrong, to be read after the path.
         why: String,
     },
+    /// The state folder lies where a database cannot (F16).
+    #[error("{} lies on {name}, where the records are not safe: they need a disk of this machine", .path.display())]
+    FileSystem {
+        /// The folder.
+        path: PathBuf,
+        /// The kind of file system.
+        name: String,
+    },
+    /// A file of agentrun's own is not what it must be.
+    #[error("{} is damaged: {why}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A path or name leads out of the folder it belongs to.
     #[error("the path {path} leads out of its folder")]
     Escapes {
@@ -49,6 +65,14 @@ pub enum ArtifactError {
         /// The operating system's words.
         source: io::Error,
     },
+    /// This process, or the machine, has as many open files as it may have.
+    #[error("{} cannot be opened: {source}", .path.display())]
+    Limit {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's words.
+        source: io::Error,
+    },
     /// The kernel has no `openat2`, without which a path cannot be opened safely (T11).
     #[error("the kernel cannot open files without following links (openat2)")]
     NoOpenat2,
@@ -69,6 +93,7 @@ impl ArtifactError {
         match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace(path),
             Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => Self::ReadOnly { path, source },
+            Some(Errno::MFILE | Errno::NFILE) => Self::Limit { path, source },
             Some(Errno::EXIST) => Self::Exists(path),
             Some(Errno::NOSYS) => Self::NoOpenat2,
             _ => Self::Io { path, source },
@@ -80,11 +105,14 @@ impl ArtifactError {
         match self {
             Self::NoHome(_) => Code::NotFound,
             Self::Insecure { .. } => Code::InsecureHome,
+            Self::Damaged { .. } => Code::StateCorrupt,
+            Self::FileSystem { .. } => Code::EnvFsUnsupported,
             Self::Escapes { .. } => Code::ArtifactPath,
             Self::Glob { .. } => Code::ConfigInvalid,
             Self::Exists(_) => Code::IdempotencyConflict,
             Self::NoSpace(_) => Code::ArtifactNoSpace,
             Self::ReadOnly { .. } => Code::StoreReadonly,
+            Self::Limit { .. } => Code::EnvLimit,
             Self::NoOpenat2 => Code::EnvUnsupported,
             Self::Io { .. } => Code::StoreIo,
         }

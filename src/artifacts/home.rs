@@ -11,6 +11,7 @@ use super::ArtifactError;
 use super::atomic::{self, IfExists};
 use super::beneath::{FileId, Root};
 use super::run_dir::RunDir;
+use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::RunId;
 
 /// The folder's name in a repository.
@@ -152,8 +153,10 @@ impl Home {
         if path.metadata().is_ok_and(|m| m.len() >= RESERVE_BYTES) {
             return Ok(());
         }
-        let zeros = vec![0; usize::try_from(RESERVE_BYTES).unwrap_or_default()];
-        atomic::write(&path, &zeros, IfExists::Replace)
+        // Hashes, because a file of zeros takes no room where the file system compresses.
+        let hash = |n: u64| Sha256Hash::of(&n.to_be_bytes()).0;
+        let bytes: Vec<u8> = (0..RESERVE_BYTES / 32).flat_map(hash).collect();
+        atomic::write(&path, &bytes, IfExists::Replace)
     }
 
     /// Gives the room back: now the last record fits. True when there was some.

@@ -25,7 +25,18 @@ pub fn read(run: &RunDir) -> Result<Option<Manifest>, ArtifactError> {
 }
 
 fn broken(run: &RunDir, why: &dyn std::fmt::Display) -> ArtifactError {
-    ArtifactError::io(run.manifest(), io::Error::new(io::ErrorKind::InvalidData, why.to_string()))
+    ArtifactError::Damaged { path: run.manifest(), why: why.to_string() }
+}
+
+/// Moves the manifest out of the way of a new one, under a name that no other has.
+pub fn set_aside(run: &RunDir) -> Result<(), ArtifactError> {
+    let from = run.manifest();
+    let free =
+        (1..).map(|n| run.file(&format!("manifest.yml.before-{n}"))).find(|path| path.symlink_metadata().is_err());
+    match free.map(|to| fs_err::rename(&from, to)) {
+        Some(Err(e)) if e.kind() != io::ErrorKind::NotFound => Err(ArtifactError::io(from, e)),
+        _ => Ok(()),
+    }
 }
 
 fn read_text(run: &RunDir) -> Result<Option<String>, ArtifactError> {
@@ -37,10 +48,7 @@ fn read_text(run: &RunDir) -> Result<Option<String>, ArtifactError> {
             return Err(ArtifactError::Insecure { path, why: "is not a regular file".to_owned() });
         }
         Ok(found) if found.len() > MAX_BYTES => {
-            return Err(ArtifactError::io(
-                path,
-                io::Error::new(io::ErrorKind::InvalidData, "too large for a manifest"),
-            ));
+            return Err(ArtifactError::Damaged { path, why: "too large for a manifest".to_owned() });
         }
         Ok(_) => {}
     }

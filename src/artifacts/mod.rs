@@ -4,6 +4,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | [`home`] | the state folder: whose it is, who may look |
+//! | [`file_system`] | whether the records may lie there |
 //! | [`run_dir`] | where everything of one run lies |
 //! | [`atomic`] | a file is there whole or not at all |
 //! | [`beneath`] | opening what an agent could have swapped |
@@ -17,6 +18,7 @@ pub mod beneath;
 pub mod collect;
 pub mod digest;
 mod error;
+pub mod file_system;
 pub mod home;
 pub mod manifest_file;
 pub mod run_dir;

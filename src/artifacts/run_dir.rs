@@ -65,6 +65,11 @@ impl RunDir {
         self.path.join("manifest.yml")
     }
 
+    /// Says that the database does not know the run, and that a person has accepted it.
+    pub fn forgotten(&self) -> PathBuf {
+        self.path.join("not-in-the-database.md")
+    }
+
     /// A file at the top: `report.md`, `result.json` …
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

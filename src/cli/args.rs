@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use super::verbs::replay_agent;
 
 /// Run AI coding agents so that nothing is lost, done twice, or spent past its budget.
 #[derive(Debug, Parser)]
@@ -92,7 +94,7 @@ pub enum Verb {
     Man(ManArgs),
     /// Play a recorded agent (used by `agent: replay`).
     #[command(name = "replay-agent", hide = true)]
-    ReplayAgent(ReplayArgs),
+    ReplayAgent(replay_agent::ReplayArgs),
 }
 
 /// `init`.
@@ -178,7 +180,7 @@ pub struct ApplyArgs {
 #[derive(Debug, ClapArgs)]
 pub struct ResumeArgs {
     /// The run, its task, or its support code.
-    #[arg(required_unless_present = "stale")]
+    #[arg(required_unless_present_any = ["stale", "due"])]
     pub run: Option<String>,
     /// Say what going on would meet; do nothing.
     #[arg(long)]
@@ -198,9 +200,15 @@ pub struct ResumeArgs {
     /// Keep what is in the working copy as a patch, and go on from the last good state.
     #[arg(long)]
     pub rebuild: bool,
+    /// Try a provider that is left alone before its time is over.
+    #[arg(long)]
+    pub now: bool,
     /// Every run whose holder is gone.
     #[arg(long, conflicts_with_all = ["run", "dry_run"])]
     pub stale: bool,
+    /// Every parked run whose time has come, one after the other, the oldest first.
+    #[arg(long, conflicts_with_all = ["run", "dry_run", "stale"])]
+    pub due: bool,
     /// Why; recorded.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -350,6 +358,9 @@ pub struct DoctorArgs {
     /// Check this agent, too: its program, its version, its sandbox.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Build a new database from what can be read of a damaged one, and go on with one that was put back. Deletes nothing.
+    #[arg(long, conflicts_with = "agent")]
+    pub recover: bool,
 }
 
 /// `gc`.
@@ -376,18 +387,4 @@ pub struct ManArgs {
     /// Write one page per command into this folder; the main page goes to standard output without.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-}
-
-/// `replay-agent`.
-#[derive(Debug, ClapArgs)]
-pub struct ReplayArgs {
-    /// The recording.
-    #[arg(long)]
-    pub events: PathBuf,
-    /// A patch to apply to the working copy.
-    #[arg(long)]
-    pub patch: Option<PathBuf>,
-    /// Ignored: what a task or policy appends to every agent's command line.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, action = ArgAction::Append, hide = true)]
-    pub rest: Vec<String>,
 }

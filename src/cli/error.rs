@@ -118,6 +118,7 @@ pub fn hint(code: Code) -> &'static str {
     match code {
         Code::NetworkTimeout | Code::TemporaryProviderError => "try again later: agentrun resume {run}",
         Code::RateLimit => "wait until the time above, then: agentrun resume {run}",
+        Code::PaymentRequired => "settle the bill at the provider, then: agentrun resume {run}",
         Code::QuotaExceeded => "raise the quota at the provider, then: agentrun resume {run}",
         Code::WorkerCrash => "go on after the last good checkpoint: agentrun resume {run}",
         Code::ToolTimeout => {
@@ -177,15 +178,21 @@ pub fn hint(code: Code) -> &'static str {
         Code::ConfigInvalid => "correct the file at the place above",
         Code::NotFound => "see what there is: agentrun status --all",
         Code::NotARepository => "go into a git repository, or make one: git init",
-        Code::RepositoryUnsupported | Code::EnvUnsupported | Code::EnvLimit => "see what is missing: agentrun doctor",
+        Code::RepositoryUnsupported | Code::EnvUnsupported => "see what is missing: agentrun doctor",
+        Code::EnvLimit => "raise the limit (ulimit -n, ulimit -u), then run the same command again",
+        Code::EnvFsUnsupported => "name a folder on a disk of this machine: AGENTRUN_HOME",
         Code::WorktreeDirty => "commit or stash, or say --include-dirty or --ignore-dirty",
         Code::WorkspaceLost => "begin from the last snapshot: agentrun resume {run} --rebuild",
         Code::StoreReadonly => "make the state folder writable, or name another: AGENTRUN_HOME",
-        Code::StoreIo => "check the disk, then run the same command again",
+        Code::StoreIo => {
+            "check the disk and the limit on the size of files (ulimit -f), then run the same command again"
+        }
         Code::StoreBusy => "run the same command again",
         Code::StoreCommitUnknown => "run the same command again: it looks first whether the last write arrived",
-        Code::StateCorrupt => "do not delete anything; see: agentrun doctor",
-        Code::StateRolledBack => "put the newer database back, or begin a new run: agentrun start TASK --new",
+        Code::StateCorrupt => {
+            "delete nothing; see: agentrun doctor; put a backup back, or build a new one: agentrun doctor --recover"
+        }
+        Code::StateRolledBack => "put the newer database back, or go on with this one: agentrun doctor --recover",
         Code::AuditBroken => "do not trust the record; see which events: agentrun audit verify",
         Code::StateTooNew => "use the newer agentrun that wrote it",
         Code::GitTamper => "look at the repository's .git/config and .git/hooks before you go on",

@@ -129,7 +129,12 @@ impl Observer for Progress {
             Notice::Used { task, .. } => self.used = **task,
             Notice::Warning { text } => self.line(&format!("  warning: {}", neutral_line(text))),
             Notice::Stopping { why } => self.line(&format!("  stopping: {why}")),
-            Notice::Waiting { until, why } => self.line(&format!("  waiting for {why} until {}", amount::utc(*until))),
+            Notice::Queued { what, ahead } => {
+                self.line(&format!("  waiting for {}; {ahead} before it", neutral_line(what)));
+            }
+            Notice::Waiting { until, why } => {
+                self.line(&format!("  waiting for {} until {}", neutral_line(why), amount::utc(*until)));
+            }
         }
         self.redraw();
     }

@@ -74,6 +74,18 @@ words! {
         KeyConflicted = "key.conflicted",
         /// Something is worth a look and changes nothing.
         WarningRaised = "warning.raised",
+        /// A run that had to wait for others, or for a provider, goes on.
+        TurnTaken = "turn.taken",
+        /// A provider is left alone for a time: it refused, or failed too often.
+        ProviderHeld = "provider.held",
+        /// One call tries whether a provider answers again.
+        ProviderTried = "provider.tried",
+        /// The call that tried ended without saying anything about the provider.
+        ProviderLeft = "provider.left",
+        /// A provider answers again.
+        ProviderFreed = "provider.freed",
+        /// A person had the records recovered: what was lost, or accepted as it is.
+        RecordsRecovered = "records.recovered",
         /// A finished run's files were deleted.
         RunSwept = "run.swept",
     }

@@ -176,6 +176,7 @@ catalogue! {
     AuthFailed = "AUTH_FAILED", false, AfterFix, None, RunFailed, "the provider did not accept the login";
     ResourceNotFound = "RESOURCE_NOT_FOUND", false, AfterFix, None, RunFailed, "the provider does not know the model or resource";
     QuotaExceeded = "QUOTA_EXCEEDED", false, AfterFix, None, RetryLater, "a quota is used up and nobody said until when";
+    PaymentRequired = "PAYMENT_REQUIRED", false, AfterFix, None, RunFailed, "the provider wants to be paid before it goes on";
     ContextTooLarge = "CONTEXT_TOO_LARGE", false, AfterFix, None, RunFailed, "the conversation no longer fits into the model's context window";
     AgentFailed = "AGENT_FAILED", false, AfterFix, None, RunFailed, "the agent reported a failure that no other code describes";
     AgentStartFailed = "AGENT_START_FAILED", false, AfterFix, None, RunFailed, "the agent ended before it began to work";
@@ -224,6 +225,7 @@ catalogue! {
     NotARepository = "NOT_A_REPOSITORY", false, AfterFix, None, EnvUnsupported, "the folder is in no git repository";
     RepositoryUnsupported = "REPOSITORY_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "the git repository uses a feature that agentrun cannot work with safely";
     EnvUnsupported = "ENV_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "this machine lacks something that agentrun needs";
+    EnvFsUnsupported = "ENV_FS_UNSUPPORTED", false, AfterFix, None, EnvUnsupported, "the state folder lies on a network or user-space file system";
     EnvLimit = "ENV_LIMIT", false, AfterFix, None, EnvUnsupported, "a limit of this machine (processes, open files) was reached";
     WorktreeDirty = "WORKTREE_DIRTY", false, AfterFix, None, WorktreeDirty, "the checkout has uncommitted work";
     WorkspaceLost = "WORKSPACE_LOST", false, AfterFix, None, ReviewRequired, "the run's working copy is gone";

@@ -10,11 +10,13 @@
 //!   recorded with a succeeded step. **manifest**: the file from which a person or program sees where a run can go on.
 //! - **artifact**: a file that a run made and that is kept with its hash.
 //! - **lease**: the right of one process to work on a run, for a time. **fence**: the number of that right; it grows.
+//! - **breaker**: what keeps calls from a provider that fails or refuses. **turn**: a place in a queue, waiting or taken.
 //! - **policy**, **contract**, **approval**, **operation**: rules, what a provider guarantees, a person's agreement, one
 //!   intended side effect.
 
 pub mod agent_event;
 pub mod artifact;
+pub mod breaker;
 pub mod budget;
 pub mod change;
 pub mod event;
@@ -36,3 +38,4 @@ pub mod step;
 pub mod task;
 pub mod template;
 pub mod text;
+pub mod turn;

@@ -104,6 +104,12 @@ impl UtcMs {
     pub fn plus(self, length: Millis) -> Self {
         Self(self.0.saturating_add(i64::try_from(length.0).unwrap_or(i64::MAX)))
     }
+
+    /// The time of day, for a wait of minutes: `12:03:00 UTC`.
+    pub fn clock(self) -> String {
+        let second = self.0.div_euclid(1000).rem_euclid(86_400);
+        format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+    }
 }
 
 /// Reads `200`, `200k`, `1.5M`: tokens and calls. `200k` is 200,000.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::breaker::{Breaker, BreakerState, Cause};
 use super::budget::{Estimate, Usage};
 use super::event::{ChainHead, EVENT_VERSION, Event, EventKind};
 use super::failure::Code;
@@ -31,6 +32,23 @@ pub(crate) fn at(seconds: u64) -> UtcMs {
 
 pub(crate) fn key(text: &str) -> StepKey {
     StepKey::new(text).unwrap()
+}
+
+/// A provider that is left alone for five minutes.
+pub(crate) fn breaker() -> Breaker {
+    Breaker {
+        provider: "openai".into(),
+        agent: None,
+        state: BreakerState::Open,
+        cause: Cause::Limit,
+        code: Code::RateLimit,
+        message: "slow down".into(),
+        run: RunId::recorded("run_182_001"),
+        since: at(0),
+        until: at(300),
+        rounds: 1,
+        trial: None,
+    }
 }
 
 /// The run in a status, with the code and message that usually go with it.
@@ -100,7 +118,7 @@ fn why(status: RunStatus) -> (Option<Code>, Option<&'static str>) {
 
 pub(crate) fn meaning_of(run: &RunRecord) -> Meaning {
     let holding = if run.status == RunStatus::Running { Holding::Held } else { Holding::Free };
-    meaning(&MeaningInput { run, holding, now: at(300), silent_after: Millis::secs(60), step: None })
+    meaning(&MeaningInput { run, holding, now: at(300), silent_after: Millis::secs(60), step: None, wait: None })
 }
 
 /// A finished run of three steps: context, agent, check.

@@ -90,6 +90,7 @@ fn meaning_of(view: &RunView) -> Meaning {
         now: now().utc,
         silent_after: view.inputs.policy.leases.ttl,
         step: failed.map(|s| &s.key),
+        wait: None,
     })
 }
 

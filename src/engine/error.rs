@@ -2,7 +2,8 @@
 
 use crate::agents::AgentError;
 use crate::artifacts::ArtifactError;
-use crate::domain::failure::{Code, Failure};
+use crate::domain::failure::{Code, Exit, Failure};
+use crate::domain::ids::RunId;
 use crate::git::GitError;
 use crate::process::ProcessError;
 use crate::store::StoreError;
@@ -28,6 +29,14 @@ pub enum EngineError {
     /// A prompt or condition that cannot be filled in.
     #[error(transparent)]
     Template(#[from] crate::domain::template::TemplateError),
+    /// The machine failed under a run, which was stopped for it.
+    #[error("{}", .failure.message)]
+    CutOff {
+        /// The run.
+        run: RunId,
+        /// Why, and how it stands.
+        failure: Failure,
+    },
     /// Something that has a code of its own.
     #[error("{}", .0.message)]
     Failed(Failure),
@@ -48,14 +57,21 @@ impl EngineError {
             Self::Process(e) => e.code(),
             Self::Agent(e) => e.code(),
             Self::Template(_) => Code::ConfigInvalid,
-            Self::Failed(failure) => failure.code,
+            Self::CutOff { failure, .. } | Self::Failed(failure) => failure.code,
         }
+    }
+
+    /// Whether it says nothing about the run: its record cannot be written, or the machine has no room for it. Nothing is
+    /// recorded as failed for such a reason (T1).
+    pub fn is_no_verdict(&self) -> bool {
+        let code = self.code();
+        matches!(self, Self::Store(_)) || code == Code::EnvLimit || code.entry().exit == Exit::Storage
     }
 
     /// As a failure to record.
     pub fn failure(&self) -> Failure {
         match self {
-            Self::Failed(failure) => failure.clone(),
+            Self::CutOff { failure, .. } | Self::Failed(failure) => failure.clone(),
             other => Failure::new(other.code(), other.to_string()),
         }
     }

@@ -4,20 +4,22 @@
 use std::collections::BTreeMap;
 
 use super::error::EngineError;
-use super::host::Who;
+use super::heartbeat::{Lasts, lease_until};
+use super::host::{Who, now};
 use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
+use crate::domain::lease::renew_from;
 use crate::domain::machine::Word as _;
-use crate::domain::quantity::Millis;
+use crate::domain::quantity::{BootMs, Millis};
 use crate::domain::record::{RunInputs, RunView, StepRecord};
 use crate::domain::run::PhaseEvent;
 use crate::domain::run::{PHASE, Phase};
 use crate::domain::step::{STEP, StepEvent};
 use crate::domain::task::StepKind;
 use crate::domain::template::StepFact;
-use crate::store::{Hold, Store};
+use crate::store::{Hold, Store, StoreError};
 
 /// A run that this process holds, and the connection through which it writes.
 pub struct Held {
@@ -35,6 +37,7 @@ pub struct Held {
     /// How often a step has moved.
     moves: u64,
     retry_after: BTreeMap<StepKey, Millis>,
+    lasts: Lasts,
 }
 
 impl Held {
@@ -50,6 +53,7 @@ impl Held {
             staged: Vec::new(),
             moves: 0,
             retry_after: BTreeMap::new(),
+            lasts: Lasts::until(view.run.lease.as_ref().map_or(BootMs(u64::MAX), |lease| lease.until)),
         }
     }
 
@@ -63,6 +67,11 @@ impl Held {
         &self.store
     }
 
+    /// The connection and the writer, for what is about more than this run: turns and breakers.
+    pub fn parts(&mut self) -> (&mut Store, &Who) {
+        (&mut self.store, &self.who)
+    }
+
     /// Stages a fact. A move that the machine does not allow is a bug of the engine, and is refused here already.
     pub fn stage(&mut self, change: Change) -> Result<(), EngineError> {
         self.apply(&change)?;
@@ -70,13 +79,55 @@ impl Held {
         Ok(())
     }
 
+    /// Until when the lease lasts.
+    pub fn lasts(&self) -> Lasts {
+        self.lasts.clone()
+    }
+
+    /// From when on the lease must be renewed, should the pulse not have done it.
+    pub fn renews_from(&self) -> BootMs {
+        renew_from(self.lasts.end(), self.inputs.policy.leases.heartbeat)
+    }
+
+    /// Renews a lease that ends soon or has ended (the pulse hangs, the machine slept), or learns that another process has
+    /// taken the run: before anything else is done (F42, F43).
+    pub fn keep_lease(&mut self) -> Result<(), EngineError> {
+        let present = now();
+        if present.boot < self.renews_from() {
+            return Ok(());
+        }
+        let until = lease_until(&present, &self.inputs.policy.leases);
+        match self.store.heartbeat(&self.hold, until, &self.who.context()) {
+            // At rest already: what is still written are its last words, which nobody else writes meanwhile.
+            Ok(_) | Err(StoreError::Refused(_)) => {
+                self.lasts.renewed(until);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Commits everything staged, in one durable transaction.
     pub fn commit(&mut self) -> Result<(), EngineError> {
         if self.staged.is_empty() {
             return Ok(());
         }
-        let staged = std::mem::take(&mut self.staged);
-        self.store.record(&self.hold, &staged, &self.who.context())?;
+        self.keep_lease()?;
+        // What could not be written stays staged: the last word tries once more.
+        self.store.record(&self.hold, &self.staged, &self.who.context())?;
+        self.staged.clear();
+        Ok(())
+    }
+
+    /// Drops the connection, which may have failed, and what it was to write, and opens another.
+    pub fn begin_again(&mut self) -> Result<Vec<Change>, EngineError> {
+        self.store.reopen_with_room()?;
+        Ok(std::mem::take(&mut self.staged))
+    }
+
+    /// Writes these changes and nothing else, whatever was staged.
+    pub fn write(&mut self, changes: &[Change]) -> Result<(), EngineError> {
+        self.store.record(&self.hold, changes, &self.who.context())?;
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::domain::quantity::{BootId, Now, UtcMs};
 use crate::git::Repo;
 use crate::process::signals::StopSignal;
 use crate::process::{ChildEvent, Supervisor};
-use crate::store::Context;
+use crate::store::{Context, StoreError};
 
 /// What a run needs of its machine.
 pub struct Host<'a> {
@@ -81,6 +81,13 @@ pub enum Message {
     LeaseLost,
     /// Somebody asked for the run to be canceled.
     CancelRequested,
+    /// Somebody set the wall clock.
+    ClockSet {
+        /// By so many milliseconds; negative for back.
+        by: i64,
+    },
+    /// No sign of life could be recorded for nearly a whole lease, for this reason: soon others may take the run.
+    RecordFails(StoreError),
 }
 
 /// The one inbox of an engine thread. Bounded: a flood of output slows the flooding child down, not the memory of

@@ -10,6 +10,7 @@
 //! - [`run`]: attempts until the run rests; [`attempt`]: one of them, step by step; [`rest`]: how one comes to rest
 //! - [`steps`]: how each kind of step is carried out; [`clocks`] and [`meter`]: what stops one
 //! - [`workspace`]: the working copy before, between and after steps
+//! - [`last_word`]: what is still done when the record itself fails
 //! - [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
 //! - [`heartbeat`]: the lease; [`kept`]: artifacts; [`closing`]: reports and the manifest
 
@@ -23,11 +24,13 @@ pub mod held;
 pub mod host;
 pub mod keep;
 pub mod kept;
+pub mod last_word;
 pub mod meter;
 pub mod observer;
 pub mod recover;
 pub mod rest;
 pub mod run;
 pub mod steps;
+pub mod turn;
 pub mod validate;
 pub mod workspace;

@@ -75,6 +75,13 @@ pub enum Notice<'a> {
         /// Why.
         why: &'a str,
     },
+    /// Others come first.
+    Queued {
+        /// What is waited for.
+        what: &'a str,
+        /// How many.
+        ahead: u64,
+    },
     /// Nothing happens until then.
     Waiting {
         /// Until when.

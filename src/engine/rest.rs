@@ -35,12 +35,14 @@ pub fn settle(
             format!("run {} was taken over by another process", view.run.id),
         ));
     }
-    let changed = match &copy {
-        Some(copy) => {
-            let tip = copy.snapshot(host, held, None)?;
-            copy.bring_home(host, held, &tip.commit)?
+    let brought = copy.as_ref().map_or(Ok(false), |copy| bring_home(host, held, copy));
+    let changed = match (brought, end) {
+        // The step's failure says the same, and is what has to be recorded; its copy stays as it is.
+        (Err(EngineError::Artifact(error)), AttemptEnd::Failed(failure)) if error.code() == failure.code => {
+            held.note(EventKind::WarningRaised, None, &format!("the run's patch was not kept: {error}"))?;
+            true
         }
-        None => false,
+        (brought, _) => brought?,
     };
     let left =
         if changed && held.inputs.spec.keep_changes == KeepChanges::Review { Left::ForReview } else { Left::AsUsual };
@@ -51,6 +53,12 @@ pub fn settle(
     closing::write_reports(host, held)?;
     closing::write_manifest(host, held)?;
     Ok(wait)
+}
+
+/// The work of the attempt, as a snapshot, a branch and a patch.
+fn bring_home(host: &Host<'_>, held: &mut Held, copy: &Copy) -> Result<bool, EngineError> {
+    let tip = copy.snapshot(host, held, None)?;
+    copy.bring_home(host, held, &tip.commit)
 }
 
 /// Whether the last words of a run at rest were written.
@@ -109,6 +117,11 @@ pub fn record_end(
             (AttemptEvent::Park, RunEvent::Interrupt, Some(failure), None)
         }
         AttemptEnd::Stopped(Cause::LeaseLost) => return Ok(None),
+        // Nothing was tried, so no attempt is used up (FR-G7).
+        AttemptEnd::Stopped(Cause::Held(held)) => {
+            let event = if held.retry_at.is_some() { RunEvent::Retry } else { RunEvent::Fail };
+            (AttemptEvent::Park, event, Some(held.failure.clone()), held.retry_at)
+        }
         AttemptEnd::UsedUp(failure) => (AttemptEvent::Park, RunEvent::BuryDead, Some(failure.clone()), None),
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)

@@ -4,10 +4,12 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use super::attempt::{Attempt, AttemptEnd, Calls, Cause, Setting};
+use super::closing;
 use super::error::EngineError;
-use super::heartbeat::{Heartbeat, Pulse, lease_until};
+use super::heartbeat::{Heartbeat, Lasts, Pulse, lease_until};
 use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
+use super::last_word;
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
 use super::recover::{self, LeftWork};
@@ -42,6 +44,8 @@ pub struct Claimed {
     pub opened_by: OpenedBy,
     /// What becomes of the work that earlier attempts left.
     pub left_work: LeftWork,
+    /// True when a person wants a provider tried before its time is over.
+    pub insists: bool,
 }
 
 /// Claims a run that is at rest, or that its holder has abandoned. An attempt is reserved against the limit, if one is given.
@@ -70,7 +74,7 @@ pub fn claim(
         attempts: attempts.filter(|_| event != RunEvent::TakeOver),
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
-    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase })
+    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase, insists: false })
 }
 
 /// This process, as the holder of a lease.
@@ -93,7 +97,8 @@ pub fn carry_out(
         let Some(wait) = then else { return Ok(rested) };
         let leases = rested.store.view(&hold.run)?.inputs.policy.leases;
         let woken = {
-            let _pulse = pulse(host, inbox, &hold, leases)?;
+            let lasts = Lasts::until(lease_until(&now(), &leases));
+            let _pulse = pulse(host, inbox, (&hold, lasts), leases)?;
             wait_for_retry(inbox, observer, wait)
         };
         if let Some(woken) = woken {
@@ -138,48 +143,82 @@ fn one_attempt(
 ) -> Result<(Rested, Option<Millis>), EngineError> {
     let view = claimed.store.view(&claimed.hold.run)?;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
-    let _pulse = pulse(host, inbox, &held.hold, held.inputs.policy.leases)?;
+    let done = {
+        let pulse = pulse(host, inbox, (&held.hold, held.lasts()), held.inputs.policy.leases);
+        let Claimed { left_work, opened_by, insists, .. } = claimed;
+        let terms = Terms { view: &view, left_work, opened_by, insists, run_until, waited };
+        pulse.and_then(|_pulse| attempt(host, inbox, &mut held, observer, &terms))
+    };
+    // The pulse has ended: it would take the room that the last word needs.
+    match done {
+        Ok((stopped_by, wait)) => Ok((Rested { store: held.into_store(), stopped_by }, wait)),
+        Err(error) => Err(last_word::say(host, inbox, held, error)),
+    }
+}
+
+/// What an attempt begins with.
+struct Terms<'a> {
+    view: &'a RunView,
+    left_work: LeftWork,
+    opened_by: OpenedBy,
+    insists: bool,
+    run_until: BootMs,
+    /// How long was waited between the attempts before.
+    waited: Millis,
+}
+
+/// From the first look to the last report. An error leaves the run as it stands in the record.
+fn attempt(
+    host: &Host<'_>,
+    inbox: &Inbox,
+    held: &mut Held,
+    observer: &mut dyn Observer,
+    terms: &Terms<'_>,
+) -> Result<(Option<StopKind>, Option<Millis>), EngineError> {
+    let Terms { view, left_work, opened_by, insists, run_until, waited } = *terms;
     let keys: Vec<StepKey> = view.steps.iter().map(|s| s.key.clone()).collect();
     observer.notice(&Notice::AttemptBegan {
         run: &view.run.id,
         attempt: held.hold.attempt,
-        opened_by: claimed.opened_by,
+        opened_by,
         steps: &keys,
-        budget: &Meter::budget_of(&held),
+        budget: &Meter::budget_of(held),
     });
-    let prepared = prepare(host, &mut held, &view, claimed.left_work);
+    let prepared = prepare(host, held, view, left_work);
     let (copy, end) = match prepared {
         Ok((copy, calls)) => {
-            let end = work(host, inbox, &mut held, observer, (&view, &copy, calls, run_until));
+            let given = Given { view, copy: &copy, calls, run_until, insists };
+            let end = work(host, inbox, held, observer, given);
             (Some(copy), end)
         }
         Err(error) => (None, Err(error)),
     };
     let end = match end {
         Ok(end) => end,
-        Err(error) if is_beyond_recording(&error) => return Err(error),
+        Err(error) if error.is_no_verdict() => return Err(error),
         Err(error) => AttemptEnd::Failed(error.failure()),
     };
     let stopped_by = match &end {
         AttemptEnd::Stopped(Cause::Signal(signal)) => Some(signal.kind),
         _ => None,
     };
-    let wait = rest::settle(host, &mut held, &view, copy, (&end, waited, run_until))?;
-    Ok((Rested { store: held.into_store(), stopped_by }, wait))
+    let wait = rest::settle(host, held, view, copy, (&end, waited, run_until))?;
+    Ok((stopped_by, wait))
 }
 
-/// Failures of the record itself: there is nothing left to write them to.
-fn is_beyond_recording(error: &EngineError) -> bool {
-    matches!(error, EngineError::Store(_))
-}
-
-fn pulse(host: &Host<'_>, inbox: &Inbox, hold: &Hold, leases: Leases) -> Result<Heartbeat, EngineError> {
+fn pulse(
+    host: &Host<'_>,
+    inbox: &Inbox,
+    (hold, lasts): (&Hold, Lasts),
+    leases: Leases,
+) -> Result<Heartbeat, EngineError> {
     let pulse = Pulse {
         database: host.home.database(),
         hold: hold.clone(),
         leases,
         who: host.who.clone(),
         inbox: inbox.sender.clone(),
+        lasts,
     };
     Heartbeat::start(pulse)
         .map_err(|e| EngineError::failed(Code::EnvLimit, format!("no thread for the heartbeat: {e}")))
@@ -196,6 +235,9 @@ fn prepare(
     let dir = host.home.create_run_dir(&held.hold.run)?;
     make_private(&dir.attempt(held.hold.attempt))?;
     if !first {
+        // The first attempt has its folder to show for it; of a later one only the manifest tells a database that was put
+        // back that it began (F14, R-S4).
+        closing::write_manifest(host, held)?;
         recover::end_leftovers(host, held, view)?;
         host.repo.reclaim_locks(held.hold.run.as_str(), &host.home.work_dir(&held.hold.run)?)?;
     }
@@ -204,22 +246,32 @@ fn prepare(
     Ok((copy, calls))
 }
 
+/// What an attempt works with.
+struct Given<'a> {
+    view: &'a RunView,
+    copy: &'a Copy,
+    calls: Calls,
+    run_until: BootMs,
+    insists: bool,
+}
+
 fn work(
     host: &Host<'_>,
     inbox: &Inbox,
     held: &mut Held,
     observer: &mut dyn Observer,
-    (view, copy, calls, run_until): (&RunView, &Copy, Calls, BootMs),
+    given: Given<'_>,
 ) -> Result<AttemptEnd, EngineError> {
     // A cancel may have been asked for while nobody worked on the run, or on the way here.
     if held.store().find_run(&held.hold.run)?.is_some_and(|run| run.cancel_requested) {
         return Ok(AttemptEnd::Stopped(Cause::Cancel));
     }
-    if let Some(failure) = used_up(held, view) {
+    if let Some(failure) = used_up(held, given.view) {
         return Ok(AttemptEnd::UsedUp(failure));
     }
     let until = BootMs(now().boot.0.saturating_add(held.inputs.policy.timeouts.attempt.0));
-    let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until };
+    let Given { view, copy, calls, run_until, insists } = given;
+    let setting = Setting { host, held, run: &view.run, copy, inbox, observer, calls, until, run_until, insists };
     Attempt::new(setting)?.carry_out()
 }
 
@@ -250,7 +302,7 @@ fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> O
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             Ok(Message::Signal(signal)) => return Some(Woken::Signal(signal.kind)),
             Ok(Message::CancelRequested) => return Some(Woken::Cancel),
-            Ok(Message::Child(..) | Message::LeaseLost) => {}
+            Ok(Message::Child(..) | Message::ClockSet { .. } | Message::LeaseLost | Message::RecordFails(_)) => {}
         }
     }
 }

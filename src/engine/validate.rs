@@ -6,6 +6,7 @@ use super::host::Host;
 use super::workspace::{START_PIN, index_path};
 use crate::artifacts::digest::verify;
 use crate::domain::artifact::FaultKind;
+use crate::domain::failure::Code;
 use crate::domain::plan::resume::{Difference, DifferenceCode as D, ResumeVerdict as V};
 use crate::domain::record::{ArtifactType, RunView};
 use crate::domain::run::RunStatus;
@@ -98,7 +99,9 @@ fn artifacts(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Re
 /// The working copy against the snapshot at the end of the last attempt. After a kill there is no such snapshot of what the
 /// cut step did; then the step's own recovery looks.
 fn worktree(host: &Host<'_>, view: &RunView, found: &mut Vec<Difference>) -> Result<(), EngineError> {
-    let was_cut = view.run.status == RunStatus::Running;
+    // By a kill, or by a machine that failed; a signal leaves a snapshot.
+    let failed_under_it = view.run.status == RunStatus::Interrupted && view.run.code != Some(Code::Interrupted);
+    let was_cut = view.run.status == RunStatus::Running || failed_under_it;
     let Some(snapshot) = view.run.snapshot.as_ref().filter(|_| !was_cut) else { return Ok(()) };
     let opened = match view.inputs.spec.workspace {
         WorkspaceKind::InPlace => {

@@ -6,7 +6,8 @@
 //! | point | reached |
 //! | --- | --- |
 //! | `before/<event>`, `after/<event>` | around a commit that records that event (`before/step.moved`) |
-//! | `before/heartbeat`, `after/heartbeat` | around a commit without an event |
+//! | `before/unlogged`, `after/unlogged` | around a commit without an event |
+//! | `after/heartbeat` | a holder's sign of life is on disk, and nobody knows yet |
 //! | `before/file`, `after/file` | around the rename that makes a kept file visible under its name |
 //! | `after/spawn` | a child runs, and nothing says so yet |
 //! | `before/ref`, `after/ref` | around a change of a ref in the user's repository |

@@ -119,7 +119,19 @@ impl GitError {
                 io::ErrorKind::ReadOnlyFilesystem => Code::StoreReadonly,
                 _ => Code::StoreIo,
             },
-            Self::Git { .. } => Code::StoreIo,
+            // libgit2 hands the operating system's words on, and nothing else of its error.
+            Self::Git { message, .. } => {
+                let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+                if says(&["No space left on device", "Disk quota exceeded", "File too large"]) {
+                    Code::StoreFull
+                } else if says(&["Read-only file system"]) {
+                    Code::StoreReadonly
+                } else if says(&["Too many open files"]) {
+                    Code::EnvLimit
+                } else {
+                    Code::StoreIo
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! elsewhere (R-W5); what an agent did to its copy's own `.git` is never trusted.
 //!
 //! - `discover`, `settings`, `repo`: finding the user's repository and opening it safely; plain questions to it.
-//! - `state`, `context`, `diff`: what is uncommitted, which files count, what changed.
+//! - `state`, `glance`, `context`, `diff`: what is uncommitted, which files count, what changed.
 //! - `refs`, `apply`, `first_commit`: what is written on the user's side, and nothing else is: pins, one branch,
 //!   `agentrun apply`, and where there is no commit yet and the user asks for one, the first. `reclaim`: stale locks of these.
 //! - `patch_dir`, `patch_text`, `ways`: a patch into a folder, and whether a change would be led out of one.
@@ -19,6 +19,7 @@ mod diff;
 mod discover;
 mod error;
 mod first_commit;
+mod glance;
 mod guard;
 mod patch_dir;
 mod patch_text;

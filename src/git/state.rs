@@ -6,8 +6,8 @@ use rustix::fs::FileType;
 
 use super::beneath::Beneath;
 use super::error::{GitError, Result};
-use super::paths;
 use super::repo::Repo;
+use super::{glance, paths};
 
 /// What is uncommitted. Each list is sorted; a path may be in several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +45,7 @@ impl Repo {
         const DOING: &str = "reading the state of the checkout";
         // A handle of its own: the index and its memory go with it.
         let repository = self.open_at(self.root())?;
+        let written_at = glance::written_at(&self.git_dir().join("index"));
         let index = repository.index().map_err(GitError::git(DOING))?;
         let head = match repository.head().and_then(|head| head.peel_to_tree()) {
             Ok(tree) => Some(tree),
@@ -62,19 +63,25 @@ impl Repo {
                 all.push(path.to_vec());
             }
         }
-        let unstaged = repository.diff_index_to_workdir(Some(&index), Some(&mut options()));
-        for delta in unstaged.map_err(GitError::git(DOING))?.deltas() {
-            let Some(path) = path_of(&delta).filter(|path| !paths::is_below(path, ignored_prefixes)) else { continue };
-            let list = match delta.status() {
-                Delta::Conflicted => &mut state.conflicted,
-                Delta::Untracked => &mut state.untracked,
-                Delta::Deleted if index.get_path(paths::path(path), 0).is_some_and(|entry| is_masked(&entry)) => {
+        let suspects = written_at.and_then(|at| glance::suspects(self.root(), &index, at));
+        // No path at all would mean every path.
+        if suspects.as_ref().is_none_or(|suspects| !suspects.is_empty()) {
+            let unstaged = repository.diff_index_to_workdir(Some(&index), Some(&mut options_for(suspects.as_deref())));
+            for delta in unstaged.map_err(GitError::git(DOING))?.deltas() {
+                let Some(path) = path_of(&delta).filter(|path| !paths::is_below(path, ignored_prefixes)) else {
                     continue;
-                }
-                _ => &mut state.unstaged,
-            };
-            list.push(paths::text(path));
-            all.push(path.to_vec());
+                };
+                let list = match delta.status() {
+                    Delta::Conflicted => &mut state.conflicted,
+                    Delta::Untracked => &mut state.untracked,
+                    Delta::Deleted if index.get_path(paths::path(path), 0).is_some_and(|entry| is_masked(&entry)) => {
+                        continue;
+                    }
+                    _ => &mut state.unstaged,
+                };
+                list.push(paths::text(path));
+                all.push(path.to_vec());
+            }
         }
         for path in present_but_masked(self, &index)? {
             if !paths::is_below(&path, ignored_prefixes) {
@@ -97,6 +104,18 @@ impl Repo {
 pub(super) fn options() -> DiffOptions {
     let mut options = DiffOptions::new();
     options.include_untracked(true).recurse_untracked_dirs(true).include_typechange(true).ignore_submodules(true);
+    options
+}
+
+/// The same, for some paths alone.
+fn options_for(paths: Option<&[Vec<u8>]>) -> DiffOptions {
+    let mut options = options();
+    if let Some(paths) = paths {
+        options.disable_pathspec_match(true);
+        for path in paths {
+            options.pathspec(path.as_slice());
+        }
+    }
     options
 }
 

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::error::OpsError;
 use super::place::Place;
+use crate::artifacts::ArtifactError;
 use crate::artifacts::home::Home;
-use crate::domain::failure::Exit;
+use crate::domain::failure::{Code, Exit};
 use crate::domain::ids::RunId;
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::RunView;
@@ -53,6 +56,34 @@ impl Acting<'_> {
             own_program: self.own_program,
         }
     }
+}
+
+/// What this process must be allowed before it takes a run: a run of a few agents has some thirty files open.
+const OPEN_FILES: u64 = 64;
+
+/// Too few open files are said first of all: later each file that cannot be opened would have a reason of its own (F12).
+pub fn refuse_small_limits() -> Result<(), OpsError> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < OPEN_FILES => {
+            let message = format!("this process may have {limit} files open, and a run needs {OPEN_FILES} (ulimit -n)");
+            Err(OpsError::failed(Code::EnvLimit, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a run could lack is refused before it is claimed, for a claim opens an attempt: threads (F12), and room for the last
+/// record (F07).
+pub fn be_ready(home: &Home) -> Result<(), OpsError> {
+    // The thread stays, so a later supervisor needs nothing that could be refused.
+    Supervisor::start()?;
+    home.create_reserve().map_err(|error| match error {
+        ArtifactError::NoSpace(_) => {
+            let message = format!("there is no room in {} for the last record of a run", home.state_dir().display());
+            OpsError::failed(Code::StoreFull, message)
+        }
+        other => other.into(),
+    })
 }
 
 /// Carries out a claimed run and answers with it.

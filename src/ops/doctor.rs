@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::error::OpsError;
 use super::given;
 use super::place::{Place, Vars};
+use super::rolled_back::{behind, forgotten};
 use crate::agents::{self, AgentRequest};
 use crate::domain::policy::AgentRules;
 use crate::domain::task::{AgentSpec, Protocol};
 use crate::process::environment::{Audience, allowed};
 use crate::report::machine_json::{CheckState, DoctorCheck};
+use crate::store::RunFilter;
 
 /// How long a program may take to say its version or to try its sandbox.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,8 +34,10 @@ pub fn doctor(dir: &Path, vars: &Vars, agent: Option<&str>) -> Vec<DoctorCheck> 
         "git.head",
         place.repo.head().map(|h| format!("checked out: {}", short(&h.commit))).map_err(Into::into),
     ));
+    checks.push(of("state.disk", disk(&place)));
     checks.push(of("state", state(&place)));
     checks.push(of("database", database(&place)));
+    checks.extend(rolled_back(&place));
     let policy = given::policy(&place, None);
     checks.push(of("policy", policy.as_ref().map(|p| format!("version {}", p.policy.version)).map_err(clone_error)));
     let agents = policy.map(|p| p.policy.agents).unwrap_or_default();
@@ -59,7 +63,7 @@ enum Need {
     Optional,
 }
 
-fn check(name: &str, state: CheckState, message: String, hint: Option<&str>) -> DoctorCheck {
+pub(super) fn check(name: &str, state: CheckState, message: String, hint: Option<&str>) -> DoctorCheck {
     DoctorCheck { name: name.to_owned(), state, message, hint: hint.map(ToOwned::to_owned) }
 }
 
@@ -98,6 +102,13 @@ fn kernel() -> DoctorCheck {
     }
 }
 
+/// Where the state folder lies, or would (F16).
+fn disk(place: &Place) -> Result<String, OpsError> {
+    let found = place.file_system()?;
+    found.check(place.home_path())?;
+    Ok(format!("{} lies on {}", place.home_path().display(), found.name()))
+}
+
 fn state(place: &Place) -> Result<String, OpsError> {
     Ok(match place.existing_home()? {
         Some(home) => format!("{} is private", home.root().display()),
@@ -113,6 +124,31 @@ fn database(place: &Place) -> Result<String, OpsError> {
         }
         None => "there is none yet".to_owned(),
     })
+}
+
+/// Runs of which the database knows less than their folders show (F14); nothing is told where nothing is wrong.
+fn rolled_back(place: &Place) -> Vec<DoctorCheck> {
+    let found = || -> Result<Vec<String>, OpsError> {
+        let Some(home) = place.existing_home()? else { return Ok(Vec::new()) };
+        let store = place.records()?;
+        let mut found: Vec<String> = forgotten(&home, store.as_ref())?
+            .iter()
+            .map(|run| format!("the database does not know run {run}"))
+            .collect();
+        if let Some(store) = &store {
+            for run in store.runs(&RunFilter::All)? {
+                found.extend(behind(&home, store, &run.run.id)?.map(|failure| failure.message));
+            }
+        }
+        Ok(found)
+    };
+    // Records that cannot be read have been told of above.
+    let failed = |message| check("records", CheckState::Failed, message, Some(hint_of_recovery()));
+    found().unwrap_or_default().into_iter().map(failed).collect()
+}
+
+fn hint_of_recovery() -> &'static str {
+    "put the newer database back, or go on with this one: agentrun doctor --recover"
 }
 
 /// The agent's program, its version, and for Codex whether its sandbox works: a broken one looks like a successful run.

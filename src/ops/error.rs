@@ -64,6 +64,7 @@ impl OpsError {
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Self::Failed { run, .. } => run.as_ref(),
+            Self::Engine(EngineError::CutOff { run, .. }) => Some(run),
             Self::Engine(EngineError::Store(
                 StoreError::Held { run, .. } | StoreError::Fenced { run, .. } | StoreError::GroupBusy { run, .. },
             )) => Some(run),

@@ -106,7 +106,11 @@ pub fn until_rest(
             Err(RecvTimeoutError::Disconnected) | Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let record = store.find_run(run)?.ok_or_else(|| gone(run))?;
-                if record.status != RunStatus::Pending && absence.is_proved(&record) {
+                let gone = match record.status {
+                    RunStatus::Pending => !super::queue::is_waited_for(&store.turns()?, run),
+                    _ => absence.is_proved(&record),
+                };
+                if gone {
                     return Ok(record);
                 }
             }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::OpsError;
+use crate::artifacts::file_system::FileSystem;
 use crate::artifacts::home::{HOME_NAME, Home};
 use crate::config::env_vars;
 use crate::git::{Repo, UserGit};
@@ -41,12 +42,26 @@ impl Place {
 
     /// The state folder, made if there is none.
     pub fn home(&self) -> Result<Home, OpsError> {
+        self.file_system()?.check(&self.home)?;
         Ok(Home::open_or_create(&self.home)?)
     }
 
     /// The state folder, if there is one.
     pub fn existing_home(&self) -> Result<Option<Home>, OpsError> {
-        if self.home.exists() { Ok(Some(Home::open(&self.home)?)) } else { Ok(None) }
+        if !self.home.exists() {
+            return Ok(None);
+        }
+        self.file_system()?.check(&self.home)?;
+        Ok(Some(Home::open(&self.home)?))
+    }
+
+    /// The kind of file system that the state folder lies on, or would.
+    pub fn file_system(&self) -> Result<FileSystem, OpsError> {
+        #[cfg(feature = "test-fakes")]
+        if let Some(number) = self.var("AGENTRUN_TEST_FILE_SYSTEM") {
+            return Ok(FileSystem(number.parse().unwrap_or_default()));
+        }
+        Ok(FileSystem::of(&self.home)?)
     }
 
     /// The database, for writing.

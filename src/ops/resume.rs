@@ -1,24 +1,24 @@
 //! The one verb to go on after anything: validates, explains, continues after the last good checkpoint (R-S5).
 
+use super::adjust::adjustments;
 use super::allowance;
-use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
-use super::given::{Choices, TaskChoice, given, policy};
+use super::given::{Choices, TaskChoice, given};
 use super::place::Place;
-use crate::artifacts::manifest_file;
-use crate::domain::budget::{Budget, LimitKind, Scope};
-use crate::domain::change::Change;
-use crate::domain::event::EventKind;
-use crate::domain::failure::{Code, Exit};
-use crate::domain::ids::{RunId, StepKey, TaskId};
+use super::queue::{self, Queued};
+use super::rolled_back::refuse_behind;
+use crate::domain::breaker::{self, Said};
+use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::failure::{Code, Exit, Failure};
+use crate::domain::ids::{RunId, StepKey};
 use crate::domain::lease::Holding;
-use crate::domain::machine::Word as _;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
+use crate::domain::plan::start::Follow;
 use crate::domain::plan::verdict::exit as exit_of;
-use crate::domain::record::{RunInputs, RunRecord, RunView};
+use crate::domain::record::{RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
-use crate::domain::task::WorkspaceKind;
 use crate::engine::facts::{DirtyRule, Given};
 use crate::engine::host::{Host, now};
 use crate::engine::recover::LeftWork;
@@ -26,7 +26,7 @@ use crate::engine::run as engine_run;
 use crate::engine::validate;
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
-use crate::store::{Decision, Store};
+use crate::store::{Decision, RunFilter, Store};
 
 /// What was asked for.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,10 @@ pub struct ResumeOptions {
     pub keep: bool,
     /// The working copy is put back to the last snapshot.
     pub rebuild: bool,
+    /// A provider that is left alone is tried before its time is over.
+    pub now: bool,
+    /// It is not waited for others.
+    pub no_wait: bool,
     /// Why; recorded.
     pub reason: Option<String>,
 }
@@ -73,7 +77,7 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
         who: acting.who.clone(),
     };
     let given = present_files(place, &view);
-    refuse_rolled_back(&home, &view)?;
+    refuse_behind(&home, &store, run)?;
     let differences = validate::differences(&host, &view, given.as_ref())?;
     let mut accepted = options.accept.clone();
     if options.keep || options.rebuild {
@@ -84,21 +88,8 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
     Ok(Outlook { verdict: verdict(&differences, &accepted), differences, next_step, view })
 }
 
-/// A manifest that shows more than the database knows: the database was put back (F14).
-fn refuse_rolled_back(home: &crate::artifacts::home::Home, view: &RunView) -> Result<(), OpsError> {
-    let Some(manifest) = manifest_file::read(&home.run_dir(&view.run.id)?)? else { return Ok(()) };
-    if manifest.generation > view.chain.count {
-        let message = format!(
-            "the manifest of run {} shows event {}, the database ends at {}: an older database was put in place",
-            view.run.id, manifest.generation, view.chain.count
-        );
-        return Err(OpsError::about(&view.run.id, Code::StateRolledBack, message));
-    }
-    Ok(())
-}
-
 /// What the task's files say now. A file that is gone or broken is no obstacle: the run has a copy of its own.
-fn present_files(place: &Place, view: &RunView) -> Option<Given> {
+pub(super) fn present_files(place: &Place, view: &RunView) -> Option<Given> {
     let inputs = view.inputs.spec.inputs.clone();
     let choices = Choices { inputs, ..Choices::default() };
     given(place, &TaskChoice::Named(view.run.task.to_string()), &choices, DirtyRule::Ignore).ok()
@@ -116,9 +107,10 @@ pub fn resume(
         let message = format!("this command was called from inside run {outer}, which may not start or resume runs");
         return Err(OpsError::failed(Code::NestedRun, message));
     }
+    refuse_small_limits()?;
     let outlook = outlook(place, &acting, run, options)?;
     let mut record = outlook.view.run.clone();
-    if let Some(answer) = nothing_to_do(place, &mut acting, &record)? {
+    if let Some(answer) = nothing_to_do(place, &mut acting, &record, options)? {
         return Ok(answer);
     }
     tell(&outlook);
@@ -127,11 +119,18 @@ pub fn resume(
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
     let (inputs, changes) = adjustments(place, &outlook, options)?;
     let home = place.home()?;
+    be_ready(&home)?;
     let mut store = Store::open(&home.database())?;
     let attempts = allowance::next_attempt(&store, &outlook.view, &inputs)?;
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;
     }
+    let follow = if options.no_wait { Follow::No } else { Follow::ToTheEnd };
+    let _turns = match queue::take(place, &mut store, &mut acting, (&record, &inputs), follow)? {
+        Queued::Taken(turns) => turns,
+        Queued::Busy(failure) => return Err(OpsError::about(run, failure.code, failure.message)),
+        Queued::Changed => return self::resume(place, acting, run, options, tell),
+    };
     // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
     let mut claimed = engine_run::claim(&acting.who, store, &record, (OpenedBy::Resume, attempts))?;
     claimed.left_work = match (options.keep, options.rebuild) {
@@ -139,6 +138,7 @@ pub fn resume(
         (false, true) => LeftWork::Rebuild,
         (false, false) => LeftWork::ByCase,
     };
+    claimed.insists = options.now || is_about_provider(&outlook.view.run);
     if !changes.is_empty() {
         claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
     }
@@ -146,14 +146,27 @@ pub fn resume(
 }
 
 /// Goes on with a run as `start` does when it finds one that was cut: the verdict must be VALID.
-pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, via: Via) -> Result<Answer, OpsError> {
-    let mut answer = resume(place, acting, run, &ResumeOptions::default(), &mut |_| {})?;
+pub fn go_on(place: &Place, acting: Acting<'_>, run: &RunId, (via, follow): (Via, Follow)) -> Result<Answer, OpsError> {
+    let options = ResumeOptions { no_wait: follow == Follow::No, ..ResumeOptions::default() };
+    let mut answer = resume(place, acting, run, &options, &mut |_| {})?;
     answer.via = via;
     Ok(answer)
 }
 
+/// Whether the run failed by what its provider said: going on with it is how a person says that this was seen to.
+fn is_about_provider(run: &RunRecord) -> bool {
+    let failed = matches!(run.status, RunStatus::Failed | RunStatus::DeadLetter);
+    let failure = run.code.map(|code| Failure::new(code, ""));
+    failed && failure.is_some_and(|failure| breaker::said(Some(&failure)) != Said::Nothing)
+}
+
 /// A run that is done, or that somebody works on, is not resumed.
-fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> Result<Option<Answer>, OpsError> {
+fn nothing_to_do(
+    place: &Place,
+    acting: &mut Acting<'_>,
+    record: &RunRecord,
+    options: &ResumeOptions,
+) -> Result<Option<Answer>, OpsError> {
     let run = &record.id;
     match record.status {
         RunStatus::Succeeded | RunStatus::Canceled => {
@@ -168,9 +181,9 @@ fn nothing_to_do(place: &Place, acting: &mut Acting<'_>, record: &RunRecord) -> 
             }
             Holding::Free | Holding::Stuck | Holding::Abandoned | Holding::Foreign => Ok(None),
         },
-        RunStatus::Retrying if !engine_run::is_due(record, now().utc) => {
+        RunStatus::Retrying if !options.now && !engine_run::is_due(record, now().utc) => {
             let at = record.retry_at.map(crate::report::amount::utc).unwrap_or_default();
-            let message = format!("run {run} may be tried again at {at}");
+            let message = format!("run {run} may be tried again at {at}; before that with --now");
             let code = record.code.filter(|c| c.entry().exit == Exit::RetryLater).unwrap_or(Code::RateLimit);
             Err(OpsError::about(run, code, message))
         }
@@ -236,138 +249,27 @@ fn requeue(
     Ok(store.decide(&record.id, &decision, &acting.who.context())?)
 }
 
-/// What the run goes on with, and the record of what the person accepted and raised.
-fn adjustments(
-    place: &Place,
-    outlook: &Outlook,
-    options: &ResumeOptions,
-) -> Result<(RunInputs, Vec<Change>), OpsError> {
-    let mut changes = Vec::new();
-    for difference in outlook.differences.iter().filter(|d| d.verdict == ResumeVerdict::ReviewRequired) {
-        changes.push(note(
-            EventKind::DifferenceAccepted,
-            format!("{}: {}", difference.code, options.reason.as_deref().unwrap_or("accepted on the command line")),
-            serde_json::json!({ "code": difference.code, "old": difference.old, "new": difference.new }),
-        ));
-    }
-    if let (RunStatus::Blocked, Some(code)) = (outlook.view.run.status, outlook.view.run.code) {
-        let reason = format!("{code}: {}", options.reason.as_deref().unwrap_or_default());
-        changes.push(note(EventKind::DifferenceAccepted, reason, serde_json::json!({ "code": code })));
-    }
-    let mut inputs = outlook.view.inputs.clone();
-    let before = (inputs.policy.budgets, inputs.spec.budget);
-    if let Some(given) = present_files(place, &outlook.view) {
-        // In place the agent works where the files lie: what it wrote into them must not set its limits.
-        if inputs.spec.workspace == WorkspaceKind::Isolated {
-            take_over_limits(&mut inputs, &given);
-        }
-        if options.accept.contains(&DifferenceCode::TaskSpecChanged) {
-            take_over_spec(&mut inputs, &given, &outlook.view);
-        }
-    }
-    raise(place, &mut inputs, &options.budget, &outlook.view.run.task)?;
-    if options.send_back {
-        one_more_round(&mut inputs);
-    }
-    if before != (inputs.policy.budgets, inputs.spec.budget) {
-        let body = serde_json::json!({ "old": before, "new": (inputs.policy.budgets, inputs.spec.budget) });
-        changes.push(note(EventKind::BudgetRaised, "the limits are others from here on".to_owned(), body));
-    }
-    if inputs != outlook.view.inputs {
-        changes.push(Change::Inputs(Box::new(inputs.clone())));
-    }
-    Ok((inputs, changes))
+/// Several runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Many {
+    /// Those whose holder is gone (`--stale`).
+    Stale,
+    /// Parked ones whose time has come and that nobody waits for (`--due`, FR-G5).
+    Due,
 }
 
-fn note(kind: EventKind, reason: String, body: serde_json::Value) -> Change {
-    Change::Note { kind, step: None, reason, body }
-}
-
-/// A changed limit alone is valid: it holds from here on (R-S5). One that a person had raised for this run stays raised.
-fn take_over_limits(inputs: &mut RunInputs, given: &Given) {
-    inputs.policy.budgets = given.policy.budgets;
-    inputs.policy.timeouts = given.policy.timeouts;
-    inputs.policy.retry = given.policy.retry.clone();
-    inputs.spec.budget = given.spec.budget;
-    let Budget { attempt, task } = inputs.raised;
-    for (limits, raised) in [(&mut inputs.spec.budget.attempt, attempt), (&mut inputs.spec.budget.task, task)] {
-        for kind in LimitKind::ALL {
-            limits.set(*kind, raised.of(*kind).or(limits.of(*kind)));
-        }
-    }
-}
-
-/// The new task for the steps that are not done yet; the ones that are done stay as they were.
-fn take_over_spec(inputs: &mut RunInputs, given: &Given, view: &RunView) {
-    let same_keys = inputs.spec.steps.iter().map(|s| &s.key).eq(given.spec.steps.iter().map(|s| &s.key));
-    if !same_keys {
-        return;
-    }
-    let done = |key: &StepKey| {
-        view.steps.iter().any(|s| s.key == *key && s.state == crate::domain::step::StepState::Succeeded)
+/// Which runs these are, the oldest first.
+pub fn many(place: &Place, which: Many) -> Result<Vec<RunId>, OpsError> {
+    let Some(store) = place.records()? else { return Ok(Vec::new()) };
+    let present = now().utc;
+    let is_meant = |run: &RunRecord| match (which, follow::holding(run)) {
+        (Many::Stale, holding) => matches!(holding, Holding::Abandoned | Holding::Stuck | Holding::Foreign),
+        (Many::Due, Holding::Held | Holding::Stuck) => false,
+        (Many::Due, _) => run.status == RunStatus::Retrying && engine_run::is_due(run, present),
     };
-    let mut spec = given.spec.clone();
-    for step in &mut spec.steps {
-        if let Some(old) = inputs.spec.step(&step.key).filter(|_| done(&step.key)) {
-            *step = old.clone();
-        }
-    }
-    for (key, prompt) in &given.prompts {
-        if !done(key) {
-            inputs.prompts.insert(key.clone(), prompt.clone());
-        }
-    }
-    inputs.spec = spec;
-}
-
-/// Limits given on the command line: up to the policy's, and no further.
-fn raise(
-    place: &Place,
-    inputs: &mut RunInputs,
-    wanted: &[(Scope, LimitKind, u64)],
-    task: &TaskId,
-) -> Result<(), OpsError> {
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let policy = policy(place, None)?.policy.budgets;
-    for (scope, kind, value) in wanted {
-        let ceiling = match scope {
-            Scope::Attempt => policy.attempt.of(*kind),
-            Scope::Task => policy.task.of(*kind),
-        };
-        if ceiling.is_some_and(|ceiling| *value > ceiling) {
-            let ceiling = ceiling.unwrap_or_default();
-            let message = format!(
-                "{scope}.{kind} of task {task} can be raised up to the policy's {ceiling}, not to {value}: change the policy first"
-            );
-            return Err(OpsError::failed(Code::PolicyDenied, message));
-        }
-        for budget in [&mut inputs.spec.budget, &mut inputs.raised] {
-            let limits = match scope {
-                Scope::Attempt => &mut budget.attempt,
-                Scope::Task => &mut budget.task,
-            };
-            limits.set(*kind, Some(*value));
-        }
-    }
-    Ok(())
-}
-
-/// `--send-back`: the failed check may send its agent back once more.
-fn one_more_round(inputs: &mut RunInputs) {
-    use crate::domain::task::StepBody;
-    for step in &mut inputs.spec.steps {
-        if let StepBody::Qa { on_fail: Some(back), .. } = &mut step.body {
-            back.rounds += 1;
-        }
-    }
-}
-
-/// Every run whose holder is gone: for `resume --stale`.
-pub fn stale(store: &Store) -> Result<Vec<RunId>, OpsError> {
-    let candidates = store.stale_candidates()?;
-    let lost =
-        |run: &&RunRecord| matches!(follow::holding(run), Holding::Abandoned | Holding::Stuck | Holding::Foreign);
-    Ok(candidates.iter().filter(lost).map(|run| run.id.clone()).collect())
+    let candidates = match which {
+        Many::Stale => store.stale_candidates()?,
+        Many::Due => store.runs(&RunFilter::Open)?.into_iter().rev().map(|s| s.run).collect(),
+    };
+    Ok(candidates.into_iter().filter(is_meant).map(|run| run.id).collect())
 }

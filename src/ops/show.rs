@@ -2,14 +2,16 @@
 
 use super::error::OpsError;
 use super::find;
-use super::follow;
 use super::place::Place;
+use super::queue;
 use crate::domain::budget::Budget;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
 use crate::domain::record::RunView;
+use crate::domain::run::RunStatus;
 use crate::domain::step::StepState;
+use crate::domain::turn::wait_of;
 use crate::engine::host::now;
 use crate::engine::workspace::BRANCH_PIN;
 use crate::store::{EventFilter, Store};
@@ -46,13 +48,16 @@ pub fn own_run(place: &Place) -> Option<String> {
 pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError> {
     let (policy, task) = (&view.inputs.policy.budgets, &view.inputs.spec.budget);
     let limits = Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) };
+    let is_open = matches!(view.run.status, RunStatus::Pending | RunStatus::Running);
     let at = view.steps.iter().find(|s| matches!(s.state, StepState::Running | StepState::Failed));
+    let wait = if is_open { wait_of(&store.turns()?, &store.breakers()?, &view.run.id) } else { None };
     let meaning = meaning(&MeaningInput {
         run: &view.run,
-        holding: follow::holding(&view.run),
+        holding: queue::holding(store, &view.run)?,
         now: now().utc,
         silent_after: view.inputs.policy.leases.ttl,
         step: at.map(|s| &s.key),
+        wait: wait.as_ref(),
     });
     let branch = place.repo.pinned(view.run.id.as_str(), BRANCH_PIN)?.map(|_| format!("agentrun/{}", view.run.id));
     let filter =

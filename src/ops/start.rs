@@ -1,10 +1,12 @@
 //! The main job: fingerprint, then reuse, attach, go on, or a new run carried out to its end.
 
-use super::carry::{Acting, Answer, at_rest, carry_out};
+use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
 use super::given::{Choices, TaskChoice, given};
 use super::place::Place;
+use super::queue;
+use super::rolled_back::{refuse_behind, refuse_task};
 use crate::artifacts::home::Home;
 use crate::domain::budget::Scope;
 use crate::domain::event::EventKind;
@@ -17,7 +19,6 @@ use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::RunRecord;
 use crate::domain::run::{OpenedBy, Phase, RunStatus};
 use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
-use crate::engine::error::EngineError;
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
 use crate::engine::host::{Who, now};
@@ -66,26 +67,36 @@ pub fn gather(place: &Place, options: &StartOptions) -> Result<Facts, OpsError> 
 /// `--dry-run`: what would happen.
 pub fn plan(place: &Place, options: &StartOptions) -> Result<Plan, OpsError> {
     let facts = gather(place, options)?;
-    let found = match place.records()? {
-        Some(store) if !options.fresh => store.run_by_fingerprint(&facts.components.fingerprint())?,
-        _ => None,
+    let store = place.records()?.filter(|_| !options.fresh);
+    let found = match &store {
+        Some(store) => store.run_by_fingerprint(&facts.components.fingerprint())?.map(|run| (store, run)),
+        None => None,
     };
-    let existing = found.map(|run| {
-        let decision = existing(&run, follow::holding(&run), options.wishes);
-        (run, decision)
-    });
+    let existing = match found {
+        None => None,
+        Some((store, run)) => {
+            let holding = queue::holding(store, &run)?;
+            let decision = existing(&run, holding, options.wishes);
+            Some((run, decision))
+        }
+    };
     Ok(Plan { facts, existing })
 }
 
 /// Starts.
 pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Result<Answer, OpsError> {
+    refuse_small_limits()?;
     let facts = gather(place, options)?;
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
+    refuse_task(&home, &store, &facts.inputs.spec.task)?;
     if options.fresh || store.run_by_fingerprint(&facts.components.fingerprint())?.is_none() {
         refuse_exhausted(&store, &facts)?;
         refuse_missing_agent(place, &facts)?;
+        queue::refuse_held_provider(&store, &facts.inputs)?;
+        be_ready(&home)?;
     }
+    queue::forget_the_dead(&mut store, &acting.who, &facts.inputs)?;
     let new = new_run(place, &home, &facts, options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
         Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
@@ -97,10 +108,10 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
     match started {
         Started::New(hold) => {
             let left_work = LeftWork::ByCase;
-            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work };
+            let claimed = engine_run::Claimed { store, hold, opened_by: OpenedBy::Start, left_work, insists: false };
             carry_out(place, &home, acting, claimed, Via::New)
         }
-        Started::Queued { run, behind } => queued(place, acting, store, (&run, behind), options),
+        Started::Queued { run, .. } => queued(place, acting, store, &run, options),
         Started::Existing(run) => existing_run(place, &home, acting, store, &run, options),
     }
 }
@@ -196,31 +207,26 @@ fn support_code() -> SupportCode {
     SupportCode::from_bits(uuid::Uuid::now_v7().as_u64_pair().1)
 }
 
-/// A run that waits for its concurrency group: its turn comes when the run before it rests.
+/// A run that is accepted and takes its turn: in its group, and for room on this machine.
 fn queued(
     place: &Place,
-    mut acting: Acting<'_>,
+    acting: Acting<'_>,
     store: Store,
-    (run, behind): (&RunId, Option<RunId>),
+    run: &RunId,
     options: &StartOptions,
 ) -> Result<Answer, OpsError> {
-    let (Some(behind), false) = (behind, options.accept_only || options.wishes.follow == Follow::No) else {
-        let view = store.view(run)?;
-        let exit = if options.accept_only { Exit::Ok } else { Exit::Busy };
-        return Ok(Answer { view, via: Via::New, exit, remark: Some("accepted; nobody works on it yet".to_owned()) });
+    let accepted = |store: Store, exit| -> Result<Answer, OpsError> {
+        let remark = Some("accepted; nobody works on it yet".to_owned());
+        Ok(Answer { view: store.view(run)?, via: Via::New, exit, remark })
     };
-    let mut before = behind;
-    loop {
-        let record = follow::until_rest(&store, &before, acting.inbox, acting.observer)?;
-        if record.status == RunStatus::Running {
-            let message = format!("run {before} of the same group has lost its holder: resume or cancel it first");
-            return Err(OpsError::about(run, Code::GroupBusy, message));
+    if options.accept_only {
+        return accepted(store, Exit::Ok);
+    }
+    match super::resume::go_on(place, acting, run, (Via::New, options.wishes.follow)) {
+        Err(error) if error.code().entry().exit == Exit::Busy && options.wishes.follow == Follow::No => {
+            accepted(store, Exit::Busy)
         }
-        match super::resume::go_on(place, acting.again(), run, Via::New) {
-            // Another one that waited was faster.
-            Err(OpsError::Engine(EngineError::Store(StoreError::GroupBusy { run, .. }))) => before = run,
-            other => return other,
-        }
+        other => other,
     }
 }
 
@@ -228,12 +234,12 @@ fn queued(
 fn follow_to_the_end(place: &Place, mut acting: Acting<'_>, mut store: Store, run: &RunId) -> Result<Answer, OpsError> {
     loop {
         let record = follow::until_rest(&store, run, acting.inbox, acting.observer)?;
-        if record.status != RunStatus::Running {
+        if !matches!(record.status, RunStatus::Running | RunStatus::Pending) {
             let view = at_rest(place, &place.home()?, &acting, store, run)?;
             return Ok(Answer { exit: exit_of(&view.run), view, via: Via::Attached, remark: None });
         }
         drop(store);
-        match super::resume::go_on(place, acting.again(), run, Via::Attached) {
+        match super::resume::go_on(place, acting.again(), run, (Via::Attached, Follow::ToTheEnd)) {
             Err(error) if error.code() == Code::Busy => store = place.store()?,
             done => return done,
         }
@@ -250,7 +256,8 @@ fn existing_run(
     options: &StartOptions,
 ) -> Result<Answer, OpsError> {
     let record = store.find_run(run)?.ok_or_else(|| missing(run))?;
-    let decision = existing(&record, follow::holding(&record), options.wishes);
+    refuse_behind(home, &store, run)?;
+    let decision = existing(&record, queue::holding(&store, &record)?, options.wishes);
     let told = |store: Store, via, exit, remark: &str| -> Result<Answer, OpsError> {
         let view = at_rest(place, home, &acting, store, run)?;
         Ok(Answer { view, via, exit, remark: Some(remark.to_owned()) })
@@ -276,7 +283,7 @@ fn existing_run(
         }
         Existing::TakeOver => {
             drop((store, home));
-            super::resume::go_on(place, acting, run, Via::Resumed)
+            super::resume::go_on(place, acting, run, (Via::Resumed, options.wishes.follow))
         }
         Existing::Tell(exit) => {
             let status = record.status.word();

@@ -1,14 +1,22 @@
 //! What is going on. Read-only: creates nothing, writes nothing, takes no lock of git.
 
+use std::collections::BTreeSet;
+
 use super::error::OpsError;
 use super::find;
 use super::follow;
 use super::place::Place;
+use super::queue;
 use super::show::{self, Shown};
+use crate::domain::breaker::Breaker;
+use crate::domain::lease::Holding;
 use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
 use crate::domain::policy::Leases;
 use crate::domain::record::RunSummary;
+use crate::domain::run::RunStatus;
+use crate::domain::turn::{Queue, Turn, TurnState, wait_of};
 use crate::engine::host::now;
+use crate::report::providers::ProviderLine;
 use crate::store::{RunFilter, Store};
 
 /// Which runs.
@@ -36,7 +44,31 @@ pub struct Line {
 /// The runs, newest first.
 pub fn list(place: &Place, which: &Which) -> Result<Vec<Line>, OpsError> {
     let store = place.records()?;
-    Ok(summaries(store.as_ref(), which)?.into_iter().map(line).collect())
+    let summaries = summaries(store.as_ref(), which)?;
+    let Some(store) = store else { return Ok(Vec::new()) };
+    let (turns, breakers) = (store.turns()?, store.breakers()?);
+    Ok(summaries.into_iter().map(|summary| line(summary, &turns, &breakers)).collect())
+}
+
+/// The providers about which there is something to say.
+pub fn providers(place: &Place) -> Result<Vec<ProviderLine>, OpsError> {
+    let Some(store) = place.records()? else { return Ok(Vec::new()) };
+    let (turns, breakers) = (store.turns()?, store.breakers()?);
+    let living = |state: TurnState, name: &str| {
+        let is_there = |t: &&Turn| matches!(&t.queue, Queue::Provider(p) if p == name) && queue::lives(t);
+        turns.iter().filter(|t| t.state == state).filter(is_there).count() as u64
+    };
+    let line = |provider: &str, breaker: Option<Breaker>| ProviderLine {
+        provider: provider.to_owned(),
+        breaker,
+        waiting: living(TurnState::Waiting, provider),
+        calls: living(TurnState::Taken, provider),
+    };
+    let mut lines: Vec<_> = breakers.iter().map(|b| line(&b.provider, Some(b.clone()))).collect();
+    let called: BTreeSet<&str> = turns.iter().filter_map(|t| t.queue.provider()).collect();
+    let silent = called.into_iter().filter(|name| !breakers.iter().any(|b| b.provider == **name));
+    lines.extend(silent.map(|name| line(name, None)).filter(|l| l.waiting + l.calls > 0));
+    Ok(lines)
 }
 
 /// The same with everything below them, for JSON.
@@ -65,14 +97,19 @@ fn named(store: Option<&Store>, name: &str) -> Result<Vec<RunSummary>, OpsError>
     Ok(runs.into_iter().filter(|s| by_task || s.run.id == run.id).collect())
 }
 
-fn line(summary: RunSummary) -> Line {
+fn line(summary: RunSummary, turns: &[Turn], breakers: &[Breaker]) -> Line {
+    let run = &summary.run;
+    let is_waited_for = run.status == RunStatus::Pending && queue::is_waited_for(turns, &run.id);
+    let is_open = matches!(run.status, RunStatus::Pending | RunStatus::Running);
+    let wait = if is_open { wait_of(turns, breakers, &run.id) } else { None };
     let meaning = meaning(&MeaningInput {
         run: &summary.run,
-        holding: follow::holding(&summary.run),
+        holding: if is_waited_for { Holding::Held } else { follow::holding(run) },
         now: now().utc,
         // The run's own policy is not read for a list; a lease of another length only changes when STALE is said.
         silent_after: Leases::default().ttl,
         step: summary.step.as_ref(),
+        wait: wait.as_ref(),
     });
     Line { summary, meaning }
 }

@@ -5,6 +5,7 @@
 //!   (`ladder`) and cleans up after (`sweep`) each child (`tend`).
 //! - [`leftovers`] ends what a killed agentrun left behind; [`identity`] makes sure that it is not somebody else.
 //! - [`signals`] listens to whoever stops agentrun itself and hardens its process.
+//! - [`locks`] tells who has a file in use.
 //! - [`environment`] and [`lookup`] are what must be known before a spec can be made; [`redact`] keeps secrets out.
 //!
 //! Nothing here knows what an agent, a step or a run is. Linux only: the guarantees are the kernel's.
@@ -18,6 +19,7 @@ mod ladder;
 mod launch;
 pub mod leftovers;
 mod lines;
+pub mod locks;
 pub mod lookup;
 mod probe;
 mod proc_table;

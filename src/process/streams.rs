@@ -67,6 +67,8 @@ impl Streams {
             () = stdout.turn(roster, activity, |line| sink(event_of(line))) => {}
             () = stderr.turn(roster, activity, |_| ()) => {}
         }
+        // A child that writes faster than it is read would never let anything else of this thread come up, its own end least.
+        tokio::task::yield_now().await;
     }
 
     /// Both are over, or given up.

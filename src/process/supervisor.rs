@@ -98,6 +98,14 @@ impl Supervisor {
         self.request(Request::Watch((self.handle, id), folder));
     }
 
+    /// Kills every child with its tree; none of them is told about any more. The answer says when they are gone. A sink that
+    /// blocks must go on being emptied meanwhile, or nothing happens.
+    pub fn end_all(&self) -> Leaving {
+        let (gone, all_gone) = wait::channel();
+        self.request(Request::Close { handle: self.handle, gone });
+        Leaving(all_gone)
+    }
+
     /// Without a thread there is no child to which this could matter.
     fn request(&self, request: Request) {
         let _ = self.requests.send(request);
@@ -106,10 +114,19 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        let (gone, all_gone) = wait::channel();
-        self.request(Request::Close { handle: self.handle, gone });
+        self.end_all().within(DROP_LIMIT);
+    }
+}
+
+/// Children that were told to go.
+#[derive(Debug)]
+pub struct Leaving(wait::Receiver<()>);
+
+impl Leaving {
+    /// Waits at most so long; true when the last of them is gone.
+    pub fn within(&self, limit: Duration) -> bool {
         // Nothing is ever sent: the wait ends when the last child's task has dropped its end.
-        let _ = all_gone.recv_timeout(DROP_LIMIT);
+        self.0.recv_timeout(limit) == Err(wait::RecvTimeoutError::Disconnected)
     }
 }
 

@@ -23,6 +23,7 @@ pub mod junit;
 pub mod machine_json;
 pub mod markdown;
 mod phrase;
+pub mod providers;
 pub mod record_json;
 pub mod run_json;
 pub mod story;

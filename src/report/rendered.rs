@@ -158,7 +158,7 @@ fn r_a16_no_prompt_input_environment_or_key_reaches_a_report() {
         html(&world.input()),
         junit(&world.input()).unwrap(),
         document::pretty(&run_json(&world.view, &extras)),
-        document::line(&status_json(&[entry])),
+        document::line(&status_json(&[entry], &[])),
         end_block(&world.view, &world.meaning, &Style::plain()),
         show_tree(&world.view, &world.meaning, &Style::plain()),
     ];
@@ -206,6 +206,7 @@ fn fr_k1_a_dead_run_reads_stale_in_the_table() {
         now: at(900),
         silent_after: Millis::secs(60),
         step: Some(&step),
+        wait: None,
     };
     let meaning = meaning(&input);
     let table = status_table(&[StatusRow { summary: &summary, meaning: &meaning }], at(900), &Style::plain());

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::amount::{usd_or_null, utc, utc_or_null};
+use super::providers::{ProviderLine, providers_json};
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::meaning::Meaning;
 use crate::domain::plan::verdict;
@@ -66,7 +67,7 @@ pub struct StatusEntry<'a> {
 }
 
 /// The document of status: what is going on, in meaning.
-pub fn status_json(entries: &[StatusEntry<'_>]) -> Value {
+pub fn status_json(entries: &[StatusEntry<'_>], providers: &[ProviderLine]) -> Value {
     let line = |entry: &StatusEntry<'_>| {
         let mut fields = common(entry.view, entry.branch, entry.meaning);
         fields.insert("meaning".into(), entry.meaning.word.to_string().into());
@@ -76,7 +77,7 @@ pub fn status_json(entries: &[StatusEntry<'_>]) -> Value {
         fields.insert("goes_on_by_itself".into(), entry.meaning.goes_on_by_itself.into());
         Value::Object(fields)
     };
-    json!({ "schema": "agentrun/status/1", "runs": entries.iter().map(line).collect::<Vec<_>>() })
+    json!({ "schema": "agentrun/status/1", "runs": entries.iter().map(line).collect::<Vec<_>>(), "providers": providers_json(providers) })
 }
 
 /// The fields that both documents have.

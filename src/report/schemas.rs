@@ -11,12 +11,14 @@ use super::machine_json::{
     CheckState, DoctorCheck, ErrorDocument, GcDocument, GcItem, InitDocument, doctor_json, error_json, explain_json,
     gc_json, init_json,
 };
+use super::providers::ProviderLine;
 use super::record_json::{
     FingerprintDocument, ResumeDifference, ResumeDocument, artifacts_json, budget_json, diff_json, events_json,
     fingerprint_json, resume_json,
 };
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
 use crate::domain::artifact::{ArtifactFault, FaultKind};
+use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::budget::{Budget, LimitKind, Limits, Scope};
 use crate::domain::event::{ChainFault, EventKind};
 use crate::domain::failure::{Code, Effect, Retry};
@@ -26,7 +28,7 @@ use crate::domain::outcome::{ProcessFact, Verification};
 use crate::domain::plan::meaning::{MeaningWord, Reading};
 use crate::domain::record::ArtifactType;
 use crate::domain::run::{AttemptState, OpenedBy, Phase, RunStatus};
-use crate::domain::sample::{T0, event, key, meaning_of, view};
+use crate::domain::sample::{T0, breaker, event, key, meaning_of, view};
 use crate::domain::step::StepState;
 use crate::domain::task::StepKind;
 
@@ -67,9 +69,13 @@ fn r_u2_a_run_is_what_the_contract_says_in_every_status() {
         }
         let view = view(*status);
         let meaning = meaning_of(&view.run);
-        check(&status_json(&[StatusEntry { view: &view, meaning: &meaning, branch: None }]));
+        check(&status_json(&[StatusEntry { view: &view, meaning: &meaning, branch: None }], &[]));
     }
-    check(&status_json(&[]));
+    check(&status_json(&[], &[]));
+    for breaker in [None, Some(breaker())] {
+        let line = ProviderLine { provider: "openai".into(), breaker, waiting: 1, calls: 2 };
+        check(&status_json(&[], &[line]));
+    }
     insta::assert_snapshot!(super::document::pretty(&run_document(RunStatus::Succeeded, Some(Via::New))));
 }
 
@@ -235,6 +241,8 @@ fn closed_lists_are_those_of_the_domain() {
         ("LimitKind", words::<LimitKind>()),
         ("Scope", words::<Scope>()),
         ("CheckState", words::<CheckState>()),
+        ("BreakerState", words::<BreakerState>()),
+        ("BreakerCause", words::<Cause>()),
     ];
     let mut seen = std::collections::BTreeSet::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/schemas");

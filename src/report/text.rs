@@ -42,7 +42,7 @@ impl Style {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn time(&self, at: UtcMs) -> String {
+    pub(super) fn time(&self, at: UtcMs) -> String {
         for_people(at, &self.zone)
     }
 }

@@ -58,8 +58,16 @@ impl Store {
 
     /// The names of all chains, in the order of their beginning.
     pub fn chains(&self) -> Result<Vec<String>> {
-        let sql = "SELECT chain FROM event WHERE tenant = ?1 AND n = 1 ORDER BY seq";
+        // Also one whose beginning is lost.
+        let sql = "SELECT chain FROM event WHERE tenant = ?1 GROUP BY chain ORDER BY min(seq)";
         rows::all(&self.db, sql, [TENANT], |row| row.take())
+    }
+
+    /// Whether a chain has this event at this place: what a manifest once said.
+    pub fn chain_has(&self, chain: &str, anchor: &ChainHead) -> Result<bool> {
+        let sql = "SELECT hash FROM event WHERE tenant = ?1 AND chain = ?2 AND n = ?3";
+        let found = rows::first(&self.db, sql, (TENANT, chain, rows::int(anchor.count)), |row| row.hash())?;
+        Ok(anchor.count == 0 || found == Some(anchor.head))
     }
 
     /// Where a chain ends; a chain that does not exist has no events and a head of zeros.

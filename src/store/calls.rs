@@ -2,13 +2,17 @@
 
 use serde_json::Value;
 
+use crate::domain::breaker::Breaker;
 use crate::domain::event::{ChainHead, EventKind};
+use crate::domain::failure::Failure;
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::hash::fingerprint::Components;
 use crate::domain::ids::{RequestId, RunId, SupportCode, TaskId};
-use crate::domain::quantity::{BootMs, Now, UtcMs};
+use crate::domain::policy::BreakerRules;
+use crate::domain::quantity::{BootMs, Millis, Now, UtcMs};
 use crate::domain::record::{Identity, RunInputs};
 use crate::domain::run::{OpenedBy, Phase, RunEvent, RunStatus};
+use crate::domain::turn::Queue;
 
 /// Who writes and when; given with every write and kept with its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +71,11 @@ pub struct NewRun {
 pub enum Started {
     /// It is new and the caller holds it.
     New(Hold),
-    /// It is new and PENDING: no claim was asked for, or its concurrency group is busy and the task says `queue`.
+    /// It is new and PENDING: no claim was asked for, or it has to take its turn first ([`super::Store::queue_up`]).
     Queued {
         /// The new run.
         run: RunId,
-        /// The run that holds the group.
+        /// The run of its group that comes before it.
         behind: Option<RunId>,
     },
     /// The same fingerprint, or the same idempotency key, already has this run.
@@ -148,6 +152,73 @@ pub struct Recorded {
 pub struct Beat {
     /// True once somebody asked for a cancel.
     pub cancel_requested: bool,
+}
+
+/// What somebody queues up for, and with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The queue.
+    pub queue: &'a Queue,
+    /// The run that wants to go on.
+    pub run: &'a RunId,
+    /// The agent that is to be called (queues of providers).
+    pub agent: Option<&'a str>,
+    /// The process that waits.
+    pub holder: &'a Identity,
+    /// How many turns may be taken at a time; `None` is no limit.
+    pub limit: Option<u64>,
+    /// True when a person wants it tried before the provider's time is over.
+    pub insists: bool,
+    /// How long a trial counts at most.
+    pub trial: Millis,
+    /// Turns whose processes were found to be gone.
+    pub gone: &'a [u64],
+    /// True when a turn that another process has for this run does not count: that process has lost the run.
+    pub takes_over: bool,
+}
+
+/// A place in a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub turn: u64,
+    /// Where it stands.
+    pub next: Turned,
+}
+
+/// Where somebody in a queue stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turned {
+    /// Its turn is taken.
+    Taken,
+    /// Its turn has come and can be taken (a look that writes nothing).
+    Due,
+    /// Others come first.
+    Queue {
+        /// How many, those whose turn it is included.
+        ahead: u64,
+    },
+    /// The provider is left alone for the present.
+    Shut(Box<Breaker>),
+    /// Its place is gone.
+    Lost,
+}
+
+/// A call of a provider that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedCall<'a> {
+    /// The provider.
+    pub provider: &'a str,
+    /// The agent.
+    pub agent: &'a str,
+    /// The run.
+    pub run: &'a RunId,
+    /// Its turn.
+    pub turn: u64,
+    /// How it failed, if it did.
+    pub failure: Option<&'a Failure>,
+    /// The run's policy about it.
+    pub rules: BreakerRules,
 }
 
 /// Which runs to list; always newest first.

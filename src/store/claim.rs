@@ -2,17 +2,19 @@
 //! the holder before; from then on that holder's writes are turned down (R-R6, R-R7). Whether a run may be taken
 //! is decided in `domain::lease`, not here.
 
+use rusqlite::Connection;
 use serde_json::json;
 
 use super::calls::{Beat, Claim, Context, Hold};
 use super::error::{Result, StoreError};
 use super::write::{Fact, Writer};
-use super::{Store, TENANT, rows, usage};
+use super::{Store, TENANT, rows, turns, usage};
 use crate::domain::event::EventKind;
 use crate::domain::ids::RunId;
 use crate::domain::machine::{Refused, Word};
 use crate::domain::quantity::BootMs;
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, RUN, RunEvent, RunStatus};
+use crate::failpoints::{self, When};
 
 /// A run as a write finds it.
 pub(super) struct Found {
@@ -53,8 +55,13 @@ pub(super) fn in_list<S: Word>(states: &[S]) -> String {
 
 /// The run that is RUNNING in a concurrency group.
 pub(super) fn group_holder(w: &Writer<'_>, group: &str) -> Result<Option<RunId>> {
+    holder_of_group(w.db(), group)
+}
+
+/// The same, outside of a write.
+pub(super) fn holder_of_group(db: &Connection, group: &str) -> Result<Option<RunId>> {
     let sql = "SELECT id FROM run WHERE tenant = ?1 AND concurrency_group = ?2 AND status = 'RUNNING'";
-    rows::first(w.db(), sql, (TENANT, group), |row| Ok(RunId::recorded(row.take::<String>()?)))
+    rows::first(db, sql, (TENANT, group), |row| Ok(RunId::recorded(row.take::<String>()?)))
 }
 
 impl Store {
@@ -66,7 +73,7 @@ impl Store {
 
     /// Says that the holder lives, and until when. Leaves no event: nothing changes but a time.
     pub fn heartbeat(&mut self, hold: &Hold, lease_until: BootMs, ctx: &Context) -> Result<Beat> {
-        self.write(ctx, |w| {
+        let beat = self.write(ctx, |w| {
             let sql = "UPDATE run SET heartbeat_at = ?4, lease_until = max(lease_until, ?5) \
                        WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND status IN ('RUNNING', 'RETRYING')";
             let until = rows::int(lease_until.0);
@@ -76,9 +83,14 @@ impl Store {
             match touched {
                 0 if found.fence != hold.fence => Err(fenced(hold, &found)),
                 0 => Err(refused(found.status, "heartbeat").into()),
-                _ => Ok(Beat { cancel_requested: found.cancel_requested }),
+                _ => {
+                    turns::keep_of_run(w, found.seq)?;
+                    Ok(Beat { cancel_requested: found.cancel_requested })
+                }
             }
-        })
+        })?;
+        let _ = failpoints::reached(When::After, "heartbeat");
+        Ok(beat)
     }
 }
 
@@ -192,7 +204,7 @@ fn open_attempt(w: &Writer<'_>, found: &Found, claim: &Claim, hold: &Hold) -> Re
 
 /// The attempt that the holder before left open is LOST, and counts (R-R4). Its steps stay RUNNING: the new holder looks
 /// at each of them and records either that it was finished after all or that it was cut (R-W4).
-fn lose_attempt(w: &mut Writer<'_>, found: &Found, hold: &Hold) -> Result<()> {
+pub(super) fn lose_attempt(w: &mut Writer<'_>, found: &Found, hold: &Hold) -> Result<()> {
     let open = "SELECT number FROM attempt WHERE run = ?1 AND state = 'RUNNING' ORDER BY number";
     let open = rows::all(w.db(), open, [found.seq], |row| row.take::<u32>())?;
     let sql = format!(

@@ -10,7 +10,9 @@
 //! | `start`, `names` | a run is accepted: fingerprint, key, versions, group |
 //! | `claim` | who holds a run: claim, take-over, heartbeat |
 //! | `record`, `changes`, `step`, `usage` | what the holder writes |
-//! | `unheld` | what others write |
+//! | `unheld`, `give_up` | what others write |
+//! | `turns`, `breakers` | whose turn it is; which provider is left alone |
+//! | `salvage`, `pages` | a new database out of a damaged one |
 //! | `rows`, `read`, `list`, `audit` | reading |
 //! | `fault` | commits that fail on purpose; for tests alone |
 //!
@@ -23,6 +25,7 @@
 )]
 
 mod audit;
+mod breakers;
 mod calls;
 mod changes;
 mod claim;
@@ -30,14 +33,18 @@ mod connection;
 mod error;
 #[cfg(any(test, feature = "test-fakes"))]
 pub mod fault;
+mod give_up;
 mod list;
 mod migrate;
 mod names;
+mod pages;
 mod read;
 mod record;
 mod rows;
+mod salvage;
 mod start;
 mod step;
+mod turns;
 mod unheld;
 mod usage;
 mod write;
@@ -50,9 +57,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use calls::{
-    Beat, Claim, Context, Decision, EventFilter, Hold, Holder, NewRun, Note, Recorded, RunFilter, StartKey, Started,
+    Asked, Beat, Claim, Context, Decision, EndedCall, EventFilter, Hold, Holder, NewRun, Note, Place, Recorded,
+    RunFilter, StartKey, Started, Turned,
 };
 pub use error::{Result, StoreError};
+pub use salvage::{Salvaged, replace, salvage};
 
 /// Whose records these are. There is one tenant so far; every key begins with it, so that more can come.
 const TENANT: &str = "local";

@@ -1,5 +1,7 @@
 //! Reads a run: alone, or with everything below it in one consistent snapshot.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{Result, StoreError};
@@ -18,6 +20,13 @@ impl Store {
     /// The newest run of a task, whatever the spelling of its id.
     pub fn newest_run_of_task(&self, task: &TaskId) -> Result<Option<RunRecord>> {
         self.one("t.folded = ?2 AND t.tenant = ?1 ORDER BY r.number DESC LIMIT 1", task.folded())
+    }
+
+    /// The numbers of all runs of a task.
+    pub fn run_numbers(&self, task: &TaskId) -> Result<BTreeSet<u32>> {
+        let sql = "SELECT r.number FROM run r JOIN task t ON t.seq = r.task WHERE t.tenant = ?1 AND t.folded = ?2";
+        let numbers = rows::all(&self.db, sql, (TENANT, task.folded()), |row| row.take())?;
+        Ok(numbers.into_iter().collect())
     }
 
     /// The newest instance of a fingerprint.

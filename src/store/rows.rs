@@ -106,7 +106,7 @@ impl Fields<'_> {
     }
 
     /// The next three columns: a process, if it is known.
-    fn identity(&mut self) -> Result<Option<Identity>> {
+    pub(super) fn identity(&mut self) -> Result<Option<Identity>> {
         let pid: Option<i32> = self.take()?;
         let ticks: Option<i64> = self.take()?;
         let boot: Option<String> = self.take()?;

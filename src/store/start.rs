@@ -3,18 +3,20 @@
 
 use serde_json::json;
 
-use super::calls::{Claim, Context, Hold, Holder, NewRun, Started};
+use super::calls::{Asked, Claim, Context, Hold, Holder, NewRun, Started};
 use super::error::{Result, StoreError};
 use super::names::{self, KeyFound};
 use super::write::{Fact, Writer};
-use super::{Store, TENANT, claim, rows};
+use super::{Store, TENANT, claim, rows, turns};
 use crate::domain::event::EventKind;
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{RunId, TaskId};
 use crate::domain::machine::Word as _;
+use crate::domain::quantity::Millis;
 use crate::domain::run::{OpenedBy, RUN, RunEvent};
 use crate::domain::step::STEP;
 use crate::domain::task::{StepSpec, WhenBusy};
+use crate::domain::turn::Queue;
 
 impl Store {
     /// Makes the run, or finds the one that the same fingerprint or idempotency key already has; with a claim, the new
@@ -55,9 +57,35 @@ fn start(w: &mut Writer<'_>, new: &NewRun) -> Result<Result<Started>> {
     names::register_versions(w, &new.inputs)?;
     names::bind_key(w, new, seq, &run)?;
     match (&new.claim, behind) {
-        (Some(_), None) => claim_new(w, new, &run).map(|hold| Ok(Started::New(hold))),
-        (_, behind) => Ok(Ok(Started::Queued { run, behind })),
+        (Some(_), None) if !takes_turns(new) => claim_new(w, new, &run).map(|hold| Ok(Started::New(hold))),
+        (claim, behind) => {
+            if let Some(holder) = claim {
+                queue_up(w, new, (seq, &run), holder)?;
+            }
+            Ok(Ok(Started::Queued { run, behind }))
+        }
     }
+}
+
+/// The place in the first queue is taken with the acceptance: whoever is accepted later comes later, and a start that would
+/// rather be refused than wait sees it (R-W6).
+fn queue_up(w: &Writer<'_>, new: &NewRun, (seq, run): (i64, &RunId), holder: &Holder) -> Result<()> {
+    let queue = match &new.inputs.spec.concurrency {
+        Some(concurrency) => Queue::Group(concurrency.group.clone()),
+        None => Queue::Runs,
+    };
+    let asked = Asked {
+        queue: &queue,
+        run,
+        agent: None,
+        holder: &holder.process,
+        limit: None,
+        insists: false,
+        trial: Millis(0),
+        gone: &[],
+        takes_over: false,
+    };
+    turns::enqueue(w, (seq, 0), &asked).map(drop)
 }
 
 fn newest_instance(w: &Writer<'_>, fingerprint: Sha256Hash) -> Result<Option<(i64, RunId, u32)>> {
@@ -67,12 +95,17 @@ fn newest_instance(w: &Writer<'_>, fingerprint: Sha256Hash) -> Result<Option<(i6
     })
 }
 
-/// The run that holds the group, if the new run is to be held at once.
+/// The run that the new one would have to wait for in its group, if it is to be held at once.
 fn group_holder(w: &Writer<'_>, new: &NewRun) -> Result<Option<RunId>> {
     match (&new.claim, &new.inputs.spec.concurrency) {
-        (Some(_), Some(concurrency)) => claim::group_holder(w, &concurrency.group),
+        (Some(_), Some(concurrency)) => turns::group_turn(w, &concurrency.group),
         _ => Ok(None),
     }
+}
+
+/// Whether a run may have to wait for others before it is held: then it is accepted first and takes its turn (R-R8).
+fn takes_turns(new: &NewRun) -> bool {
+    new.inputs.spec.concurrency.is_some() || new.inputs.policy.concurrency.runs.is_some()
 }
 
 fn claim_new(w: &mut Writer<'_>, new: &NewRun, run: &RunId) -> Result<Hold> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Params, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Params, Transaction, TransactionBehavior};
 use serde_json::Value;
 
 use super::calls::Context;
@@ -53,8 +53,8 @@ impl EventIds {
 
     /// The points around the commit of these events; a failure is one that a test asked for.
     fn reached(&self, when: When) -> rusqlite::Result<()> {
-        let heartbeat = self.kinds.is_empty().then_some("heartbeat");
-        let names = self.kinds.iter().map(|kind| kind.word()).chain(heartbeat);
+        let unlogged = self.kinds.is_empty().then_some("unlogged");
+        let names = self.kinds.iter().map(|kind| kind.word()).chain(unlogged);
         failpoints::reached_any(when, names).map_err(|error| {
             let full = error.kind() == std::io::ErrorKind::StorageFull;
             let code = if full { rusqlite::ffi::SQLITE_FULL } else { rusqlite::ffi::SQLITE_IOERR_FSYNC };
@@ -198,6 +198,29 @@ enum Applied<T> {
 }
 
 impl Store {
+    /// Drops the connection, whose last write failed, and opens another: going on with the old one could undo what is
+    /// already on disk (T1).
+    pub fn reopen(&mut self) -> Result<()> {
+        self.db = connection::open_writing(&self.path)?;
+        Ok(())
+    }
+
+    /// The same for the last record on a full disk: what lies in the write-ahead log is folded into the database where that
+    /// can be done, for a log that begins anew needs no room.
+    pub fn reopen_with_room(&mut self) -> Result<()> {
+        self.reopen()?;
+        let folded = self.db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+        if let Err(error) = folded {
+            tracing::warn!(%error, "the write-ahead log could not be folded in");
+        }
+        Ok(())
+    }
+
+    /// Whether an event is there, by the id that was chosen before its commit.
+    pub fn has_event(&self, id: &str) -> Result<bool> {
+        Ok(rows::first(&self.db, "SELECT 1 FROM event WHERE id = ?1", [id], |_| Ok(()))?.is_some())
+    }
+
     /// Runs `body` in one write transaction. An error of `body` leaves nothing behind; to refuse something and keep an
     /// event of the refusal, `body` answers the refusal as a value (see [`Store::write_or_refuse`]).
     pub(super) fn write<T>(&mut self, ctx: &Context, mut body: impl FnMut(&mut Writer<'_>) -> Result<T>) -> Result<T> {
@@ -218,11 +241,12 @@ impl Store {
         if self.is_there_after_all(&ids, &failure)? {
             return Ok(value);
         }
-        match StoreError::from(failure) {
-            // A full disk fails before the last byte of the commit, so this one is no riddle.
-            StoreError::Full => Err(StoreError::Full),
-            cause => Err(unknown(&ids, &cause.to_string())),
-        }
+        // A full disk, or a write that fails otherwise, comes before the last byte of the commit: no riddle.
+        let is_clear = failure.sqlite_error().is_some_and(|cause| {
+            cause.code == ErrorCode::DiskFull || cause.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
+        });
+        let cause = StoreError::from(failure);
+        if is_clear { Err(cause) } else { Err(unknown(&ids, &cause.to_string())) }
     }
 
     /// As [`Store::write`], for a `body` that may refuse: the refusal is the answer, what `body` wrote stays.
@@ -261,12 +285,7 @@ impl Store {
     /// Drops the connection whose commit failed, because going on with it could undo what is already on disk (T1), opens
     /// another and looks for the transaction's first event.
     fn is_there_after_all(&mut self, ids: &EventIds, failure: &rusqlite::Error) -> Result<bool> {
-        let looked = connection::open_writing(&self.path).and_then(|db| {
-            self.db = db;
-            let Some(id) = ids.first() else { return Ok(false) };
-            let sql = "SELECT 1 FROM event WHERE id = ?1";
-            Ok(rows::first(&self.db, sql, [id.as_str()], |_| Ok(()))?.is_some())
-        });
+        let looked = self.reopen().and_then(|()| ids.first().map_or(Ok(false), |id| self.has_event(id.as_str())));
         looked.map_err(|_| unknown(ids, &failure.to_string()))
     }
 }

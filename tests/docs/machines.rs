@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agentrun::domain::breaker::BREAKER;
 use agentrun::domain::machine::{Machine, Word};
 use agentrun::domain::run::{ATTEMPT, PHASE, RUN};
 use agentrun::domain::step::STEP;
@@ -23,6 +24,12 @@ fn text() -> String {
         "Step",
         "A stage of a run. A step that succeeded is not executed again by resume or retry; the one way back is `send_back`.",
         &STEP,
+    );
+    machine(
+        &mut out,
+        "Breaker",
+        "Whether a provider is called: one for each agent, and one that holds the whole provider. Back to CLOSED leads one trial alone.",
+        &BREAKER,
     );
     machine(
         &mut out,

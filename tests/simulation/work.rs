@@ -246,6 +246,8 @@ impl World<'_> {
             Cause::Cancel => ProcessEnd::Canceled,
             Cause::Budget(_) => ProcessEnd::OverBudget,
             Cause::LeaseLost => ProcessEnd::LeaseLost,
+            // The agents of the simulation call no provider.
+            Cause::Held(_) => ProcessEnd::Interrupted,
         };
         work.stopping.get_or_insert_with(|| cause.clone());
         for active in &mut work.active {

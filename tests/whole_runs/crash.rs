@@ -270,6 +270,11 @@ fn contract_6_resume_stale_goes_on_with_every_abandoned_run() {
         world.agent_task(id, &format!("touch:{},wait-for:{},ok", world.at(id), world.at("go")));
         world.spawn_until(&["start", id], id).kill();
     }
+    // Whoever starts something else hears of them.
+    world.command_task("other", "true");
+    let told = world.run(&["start", "other"]).stderr;
+    let line = "the process that worked on run_a_001, run_b_001 is gone: agentrun resume --stale goes on";
+    assert!(told.contains(line), "R-R6: {told}");
     world.open("go");
     let out = world.run(&["resume", "--stale"]);
     assert_eq!(out.exit, 0, "{}", out.stderr);

@@ -206,7 +206,7 @@ impl Chance {
     }
 }
 
-const MANY: usize = 60;
+const MANY: usize = 80;
 
 /// Many short steps, each leaving a line at its end; here and there an agent.
 fn many_steps() -> World {
@@ -275,7 +275,7 @@ fn killed_at_random(seed: u64) -> usize {
 
 #[test]
 fn f03_kills_at_any_time_lose_nothing_and_repeat_nothing() {
-    let wanted = setting("AGENTRUN_KILLS", 200);
+    let wanted = setting("AGENTRUN_KILLS", 1_000);
     let first = setting("AGENTRUN_KILL_SEED", 1) as u64;
     let (kills, seeds) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let more = |_| kills.load(Ordering::Relaxed) < wanted;

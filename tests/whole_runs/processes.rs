@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::world::{World, agent_step, command_step, idle_steps, qa_step, states, step, wait_until};
+use crate::world::{Running, World, agent_step, command_step, idle_steps, qa_step, states, step, wait_until};
 
 fn quick() -> World {
     let world = World::new();
@@ -289,5 +289,54 @@ fn fr_a16_work_in_the_background_of_an_agent_that_ended_is_ended_and_said() {
     let (exit, run) = world.start("t");
     assert_eq!((exit, &run["code"]), (1, &"QA_FAILED".into()), "{run:#}");
     assert!(world.has_event("run_t_001", "warning.raised", "orphans_killed="), "{:#?}", world.events("run_t_001"));
+    world.assert_sound("run_t_001");
+}
+
+/// A job of a CI runner: a shell that calls agentrun, as its last command or not.
+fn ci_job(world: &World, line: &str) -> Running {
+    let mut shell = world.command("sh");
+    shell.args(["-c", line]).env("AGENTRUN", env!("CARGO_BIN_EXE_agentrun")).env("CI", "true");
+    world.spawn_command(shell)
+}
+
+/// A finished step with an effect, then an agent that waits for a gate.
+fn cancelled_job(world: &World) {
+    let script = format!("echo-session,touch:{},wait-for:{},usage:100,ok", world.at("in"), world.at("go"));
+    let prepare = command_step("prepare", &format!("echo x >> {}", world.at("prepared")));
+    world.task("t", &format!("steps:\n{prepare}{}", agent_step("code", &script)));
+}
+
+#[test]
+fn f30_a_cancel_that_reaches_the_shell_alone_and_then_kills_all_is_gone_on_with_by_the_next_job() {
+    let world = World::new();
+    cancelled_job(&world);
+    let mut job = ci_job(&world, "\"$AGENTRUN\" start t; exit $?");
+    job.reaches(&world.path("in"));
+    job.signal(Signal::TERM);
+    for pid in world.living() {
+        // Some are gone with their parents already.
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
+    wait_until("the runner has killed everything", || world.living().is_empty());
+    world.open("go");
+    let (exit, run) = world.start("t");
+    assert_eq!((exit, &run["status"], &run["run"]), (0, &"SUCCEEDED".into(), &"run_t_001".into()), "{run:#}");
+    assert_eq!((world.lines("prepared"), &run["attempt"]), (1, &2.into()), "no effect is repeated");
+    world.assert_sound("run_t_001");
+}
+
+#[test]
+fn f30_a_cancel_that_reaches_agentrun_leaves_a_run_to_go_on_with() {
+    let world = World::new();
+    cancelled_job(&world);
+    let mut job = ci_job(&world, "exec \"$AGENTRUN\" start t --json");
+    job.reaches(&world.path("in"));
+    job.signal(Signal::INT);
+    let out = job.end();
+    assert_eq!((out.exit, &out.json()["status"]), (130, &"INTERRUPTED".into()), "{}", out.stderr);
+    assert!(world.living().is_empty());
+    world.open("go");
+    let (exit, run) = world.start("t");
+    assert_eq!((exit, &run["run"], world.lines("prepared")), (0, &"run_t_001".into(), 1), "{run:#}");
     world.assert_sound("run_t_001");
 }

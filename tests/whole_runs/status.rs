@@ -40,7 +40,7 @@ fn r_u4_every_state_has_its_meaning_and_its_next_command() {
     world.agent_task("dead", "error:NETWORK_TIMEOUT");
     world.task("over", &format!("budget: {{ task: {{ time: 50ms }} }}\nsteps:\n{}", command_step("slow", "sleep 20")));
     world.agent_task("cut", &format!("touch:{},silent", world.at("in")));
-    for id in ["good", "bad", "later", "dead", "over"] {
+    for id in ["good", "bad", "dead", "over"] {
         world.start(id);
     }
     let running = world.spawn_until(&["start", "cut"], "in");
@@ -54,6 +54,8 @@ fn r_u4_every_state_has_its_meaning_and_its_next_command() {
     assert_eq!(meaning("cut").0, "in_progress");
     running.signal(Signal::INT);
     assert_eq!(running.end().exit, 130);
+    // Last: from then on its provider is left alone.
+    world.start("later");
     for (id, word, next) in [
         ("good", "done", "agentrun show"),
         ("later", "waiting", ""),

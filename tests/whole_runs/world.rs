@@ -148,6 +148,8 @@ impl World {
             ("budgets", "{ task: { attempts: 3, time: 30m } }"),
             ("retry", "{ base: 10ms, max: 20ms, jitter: 0, total: 10s }"),
             ("timeouts", "{ grace: 500ms, exit: 1s }"),
+            // As short as the waits between attempts: a test that is not about holds does not notice them.
+            ("breaker", "{ open: 10ms, max: 20ms }"),
         ];
         for (name, value) in usual.iter().filter(|(name, _)| !sections.iter().any(|(n, _)| n == name)) {
             text.push_str(&format!("{name}: {value}\n"));

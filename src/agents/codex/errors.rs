@@ -44,7 +44,7 @@ pub(crate) fn classify_sentence(message: &str) -> Failure {
 fn by_status(status: u64) -> Code {
     match status {
         401 => Code::AuthFailed,
-        402 => Code::QuotaExceeded,
+        402 => Code::PaymentRequired,
         403 => Code::PermissionDenied,
         404 => Code::ResourceNotFound,
         408 | 504 => Code::NetworkTimeout,
@@ -123,7 +123,7 @@ mod tests {
             (json!({"http_connection_failed": {"http_status_code": 403}}), Code::PermissionDenied),
             (json!({"http_connection_failed": {"http_status_code": 503}}), Code::TemporaryProviderError),
             (json!({"http_connection_failed": {"http_status_code": null}}), Code::NetworkTimeout),
-            (json!({"http_connection_failed": {"http_status_code": 402}}), Code::QuotaExceeded),
+            (json!({"http_connection_failed": {"http_status_code": 402}}), Code::PaymentRequired),
             (json!({"http_connection_failed": {"http_status_code": 422}}), Code::ValidationError),
             (json!("model_not_found"), Code::ResourceNotFound),
             (json!("invalid_prompt"), Code::ValidationError),

@@ -28,7 +28,8 @@ pub(crate) fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentE
     let Some(thread) = thread(request, &files) else { return Ok(lost()) };
     files.follow(&thread);
     files.poll().map_err(|source| AgentError::Unreadable { path: home, source })?;
-    if !files.found() {
+    // A file without a word in it: Codex was killed between making it and writing, and refuses to go on with it.
+    if !files.found() || files.bytes() == 0 {
         return Ok(lost());
     }
     let mut events = vec![AgentEvent::Session { id: thread, model: None }];

@@ -209,9 +209,9 @@ impl CodexReader {
             let text = format!("the codex conversation {wanted} is still held by another process");
             return Some(Failure::new(Code::Busy, text));
         }
-        if stderr.contains("no rollout found for thread id") {
+        if stderr.contains("thread/resume failed") {
             self.session = SessionFate::Lost;
-            let text = format!("codex does not know the conversation {wanted} any more");
+            let text = format!("codex cannot go on with the conversation {wanted} any more");
             return Some(Failure::new(Code::AgentStartFailed, text));
         }
         None

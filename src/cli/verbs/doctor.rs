@@ -4,12 +4,16 @@ use crate::cli::args::DoctorArgs;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::{Code, Exit};
-use crate::ops::doctor;
+use crate::ops::{doctor, recover};
 use crate::report::machine_json::{CheckState, doctor_json};
 
 /// Runs it.
 pub fn run(session: &mut Session, args: &DoctorArgs) -> Result<Exit, CliError> {
-    let checks = doctor::doctor(&session.dir, &session.vars, args.agent.as_deref());
+    let checks = if args.recover {
+        recover::recover(&session.place()?, &session.who)?
+    } else {
+        doctor::doctor(&session.dir, &session.vars, args.agent.as_deref())
+    };
     let failed = checks.iter().any(|c| c.state == CheckState::Failed);
     let exit = if failed { Code::EnvUnsupported.entry().exit } else { Exit::Ok };
     if session.json {

@@ -14,7 +14,7 @@ use crate::ops::calling::{Hangup, Inbox};
 use crate::ops::carry::Acting;
 use crate::ops::find;
 use crate::ops::place::Place;
-use crate::ops::resume::{self, Outlook, ResumeOptions};
+use crate::ops::resume::{self, Many, Outlook, ResumeOptions};
 use crate::report::record_json::{ResumeDifference, ResumeDocument, resume_json};
 use crate::report::text::resume_text;
 
@@ -23,7 +23,10 @@ pub fn run(session: &mut Session, args: ResumeArgs) -> Result<Exit, CliError> {
     let place = session.place()?;
     let options = options(&args)?;
     if args.stale {
-        return stale(session, &place, &options);
+        return each(session, &place, Many::Stale, &options);
+    }
+    if args.due {
+        return each(session, &place, Many::Due, &options);
     }
     let run = find::run(place.records()?.as_ref(), args.run.as_deref().unwrap_or_default())?.id;
     if args.dry_run {
@@ -50,13 +53,14 @@ fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOption
     finish(session, place, &answer?, None)
 }
 
-/// Every run whose holder is gone, one after the other; the most careful exit of all of them.
-fn stale(session: &mut Session, place: &Place, options: &ResumeOptions) -> Result<Exit, CliError> {
-    let Some(store) = place.records()? else { return Ok(Exit::Ok) };
-    let runs = resume::stale(&store)?;
-    drop(store);
+/// Several runs, one after the other; the most careful exit of all of them.
+fn each(session: &mut Session, place: &Place, which: Many, options: &ResumeOptions) -> Result<Exit, CliError> {
+    let runs = resume::many(place, which)?;
     if runs.is_empty() {
-        session.say.chat("no run has lost its holder");
+        session.say.chat(match which {
+            Many::Stale => "no run has lost its holder",
+            Many::Due => "no parked run may be tried again yet",
+        });
     }
     let mut exits = Vec::new();
     for run in runs {
@@ -121,6 +125,8 @@ fn options(args: &ResumeArgs) -> Result<ResumeOptions, CliError> {
         send_back: args.send_back,
         keep: args.keep,
         rebuild: args.rebuild,
+        now: args.now,
+        no_wait: false,
         reason: args.reason.clone(),
     })
 }

@@ -8,6 +8,7 @@ use crate::domain::failure::Exit;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes};
 use crate::ops::calling::{Hangup, Inbox};
 use crate::ops::carry::{Acting, Answer};
+use crate::ops::resume::{Many, many};
 use crate::ops::start::{self, Plan, StartOptions};
 use crate::ops::{detach, on_end, show};
 use crate::report::command_json::plan_json;
@@ -44,12 +45,24 @@ pub fn finish(
 ) -> Result<Exit, CliError> {
     let shown = show::show(place, answer.view.run.id.as_str())?;
     answer::say(session, answer, &shown);
+    tell_abandoned(session, place, answer)?;
     if let Some(command) = on_end
         && let Err(error) = on_end::tell(place, command, &shown)
     {
         session.say.note(&format!("warning: --on-end failed: {error}"));
     }
     Ok(answer.exit)
+}
+
+/// Whoever starts or resumes something is told of runs that nobody works on any more: nothing else would tell (R-R6).
+fn tell_abandoned(session: &mut Session, place: &crate::ops::place::Place, answer: &Answer) -> Result<(), CliError> {
+    let stale = many(place, Many::Stale)?;
+    let others: Vec<String> = stale.iter().filter(|run| **run != answer.view.run.id).map(ToString::to_string).collect();
+    if !others.is_empty() {
+        let names = others.join(", ");
+        session.say.note(&format!("note: the process that worked on {names} is gone: agentrun resume --stale goes on"));
+    }
+    Ok(())
 }
 
 fn options(args: &StartArgs) -> Result<StartOptions, CliError> {

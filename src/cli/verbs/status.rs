@@ -5,6 +5,7 @@ use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::ops::status::{self, Which};
+use crate::report::providers::provider_lines;
 use crate::report::run_json::{StatusEntry, status_json};
 use crate::report::text::{StatusRow, status_table};
 
@@ -23,7 +24,7 @@ pub fn run(session: &mut Session, args: &StatusArgs) -> Result<Exit, CliError> {
             .iter()
             .map(|r| StatusEntry { view: &r.view, meaning: &r.meaning, branch: r.branch.as_deref() })
             .collect();
-        session.say.json(&status_json(&entries));
+        session.say.json(&status_json(&entries, &status::providers(&place)?));
         return Ok(Exit::Ok);
     }
     let lines = status::list(&place, &which)?;
@@ -32,7 +33,11 @@ pub fn run(session: &mut Session, args: &StatusArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Ok);
     }
     let rows: Vec<_> = lines.iter().map(|l| StatusRow { summary: &l.summary, meaning: &l.meaning }).collect();
-    let text = status_table(&rows, crate::ops::calling::now().utc, &session.style());
+    let (now, style) = (crate::ops::calling::now().utc, session.style());
+    let mut text = status_table(&rows, now, &style);
+    if args.run.is_none() {
+        text.push_str(&provider_lines(&status::providers(&place)?, now, &style));
+    }
     session.say.result(&text);
     Ok(Exit::Ok)
 }

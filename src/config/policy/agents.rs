@@ -29,7 +29,7 @@ pub(super) fn agents(
 
 fn agent(doc: &Document, name: &str, raw: RawAgent, known: Option<&AgentRules>) -> Result<AgentRules, ConfigError> {
     let at: [Seg<'_>; 2] = ["agents".into(), name.into()];
-    check_name(name).map_err(|message| refused_key(doc, &at, message))?;
+    check_agent_name(name).map_err(|message| refused_key(doc, &at, message))?;
     let protocol = protocol(doc, &at, raw.protocol.as_deref(), known)?;
     let mut rules = known.cloned().unwrap_or_else(|| AgentRules::known(protocol));
     check_program(doc, &at, &raw, protocol)?;
@@ -43,16 +43,26 @@ fn agent(doc: &Document, name: &str, raw: RawAgent, known: Option<&AgentRules>) 
     rules.sandbox = raw.sandbox.map_or(rules.sandbox, |f| f.0);
     rules.home = raw.home.map_or(rules.home, |f| f.0);
     rules.price = raw.price.as_ref().map(price);
+    if let Some(provider) = &raw.provider {
+        check_name(provider, "provider").map_err(|message| refused(doc, &join(&at, "provider"), message))?;
+    }
+    rules.provider = raw.provider;
     Ok(rules)
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn check_agent_name(name: &str) -> Result<(), String> {
     if NOT_YET.contains(&name) {
         return Err(not_yet(name));
     }
+    check_name(name, "agent")
+}
+
+fn check_name(name: &str, of: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let good = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 64 && name.chars().all(allowed);
-    if good { Ok(()) } else { Err(format!("`{name}` is no name of an agent: use letters, digits, `-`, `_`, `.`")) }
+    let article = if of.starts_with('a') { "an" } else { "a" };
+    let refusal = || format!("`{name}` is no name of {article} {of}: use letters, digits, `-`, `_`, `.`");
+    if good { Ok(()) } else { Err(refusal()) }
 }
 
 /// The message for an agent or protocol of a later version.

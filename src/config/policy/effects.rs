@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use super::super::check::{refused, refused_key};
 use super::super::error::ConfigError;
-use super::super::fields::{Field, FromText as _};
+use super::super::fields::{Field, FromText as _, unknown_word};
 use super::check_order;
 use super::limits::known_kind;
-use super::raw::{RawActions, RawClocks, RawConcurrency, RawPerson, RawSendLimit};
+use super::raw::{RawActions, RawBreaker, RawClocks, RawConcurrency, RawPerson, RawSendLimit};
 use crate::domain::machine::Word as _;
-use crate::domain::policy::{ActionClocks, ActionRules, ActionType, Capacity, Keep, Person, Policy, SendLimit};
+use crate::domain::policy::{
+    ActionClocks, ActionRules, ActionType, AgentRules, BreakerRules, Capacity, Keep, Person, Policy, SendLimit,
+};
 use crate::domain::quantity::Millis;
 use crate::yaml::{Document, Seg};
 
@@ -55,9 +57,38 @@ impl RawActions {
     }
 }
 
-pub(super) fn capacity(raw: RawConcurrency) -> Capacity {
-    let providers = raw.providers.into_iter().map(|(name, f)| (name, f.0.0)).collect();
-    Capacity { runs: raw.runs.map(|f| f.0.0), providers }
+/// A limit for a provider that no agent calls would limit nothing.
+pub(super) fn capacity(
+    doc: &Document,
+    raw: RawConcurrency,
+    agents: &BTreeMap<String, AgentRules>,
+) -> Result<Capacity, ConfigError> {
+    let known: Vec<&str> = agents.iter().filter_map(|(name, rules)| rules.provider(name)).collect();
+    let mut providers = BTreeMap::new();
+    for (name, limit) in raw.providers {
+        let at: [Seg<'_>; 3] = ["concurrency".into(), "providers".into(), name.as_str().into()];
+        if !known.contains(&name.as_str()) {
+            return Err(refused_key(doc, &at, unknown_word(&name, known.iter().copied())));
+        }
+        providers.insert(name, limit.0.0);
+    }
+    Ok(Capacity { runs: raw.runs.map(|f| f.0.0), providers })
+}
+
+pub(super) fn breaker(doc: &Document, raw: &RawBreaker) -> Result<BreakerRules, ConfigError> {
+    let base = BreakerRules::default();
+    let or = |own: Option<Field<Millis>>, base: Millis| own.map_or(base, |f| f.0);
+    let rules = BreakerRules {
+        failures: raw.failures.map_or(base.failures, |f| f.0.0),
+        per: or(raw.per, base.per),
+        open: or(raw.open, base.open),
+        max: or(raw.max, base.max),
+    };
+    if rules.open > rules.max {
+        let message = format!("`open` {} must not be longer than `max` {}", rules.open, rules.max);
+        return Err(refused_key(doc, &["breaker".into(), "open".into()], message));
+    }
+    Ok(rules)
 }
 
 pub(super) fn send_budget(

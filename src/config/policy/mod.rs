@@ -72,7 +72,8 @@ fn resolve(doc: &Document, raw: RawPolicy) -> Result<Policy, ConfigError> {
     policy.retry = limits::retry(doc, raw.retry, policy.retry)?;
     policy.agents = agents::agents(doc, raw.agents, policy.agents)?;
     policy.actions = effects::actions(doc, &raw.actions)?;
-    policy.concurrency = effects::capacity(raw.concurrency);
+    policy.concurrency = effects::capacity(doc, raw.concurrency, &policy.agents)?;
+    policy.breaker = effects::breaker(doc, &raw.breaker)?;
     policy.send_budget = effects::send_budget(doc, raw.send_budget)?;
     policy.people = effects::people(doc, raw.people)?;
     effects::retention(doc, raw.retention, &mut policy)?;

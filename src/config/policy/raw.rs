@@ -24,6 +24,7 @@ pub(super) struct RawPolicy {
     pub(super) retry: RawRetry,
     pub(super) agents: BTreeMap<String, RawAgent>,
     pub(super) concurrency: RawConcurrency,
+    pub(super) breaker: RawBreaker,
     pub(super) send_budget: BTreeMap<String, RawSendLimit>,
     pub(super) retention: BTreeMap<String, String>,
     pub(super) people: Option<BTreeMap<String, RawPerson>>,
@@ -153,6 +154,7 @@ pub(super) struct RawAgent {
     pub(super) args: Option<Vec<String>>,
     pub(super) home: Option<Field<AgentHome>>,
     pub(super) price: Option<RawPrice>,
+    pub(super) provider: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -168,6 +170,15 @@ pub(super) struct RawPrice {
 pub(super) struct RawConcurrency {
     pub(super) runs: Option<Field<Count>>,
     pub(super) providers: BTreeMap<String, Field<Count>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "`failures`, `per`, `open` and `max`")]
+pub(super) struct RawBreaker {
+    pub(super) failures: Option<Field<Count>>,
+    pub(super) per: Time,
+    pub(super) open: Time,
+    pub(super) max: Time,
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::source::DiskSource;
 use crate::domain::budget::{Limits, Price};
 use crate::domain::failure::Code;
-use crate::domain::policy::{ActionType, AgentHome, Keep, Right, Verdict};
+use crate::domain::policy::{ActionType, AgentHome, BreakerRules, Keep, Right, Verdict};
 use crate::domain::quantity::Millis;
 use crate::domain::task::Protocol;
 
@@ -123,6 +123,40 @@ fn what_the_policy_does_not_say_stays_as_built_in() {
     assert_eq!(policy.warn_permille, 800);
     assert_eq!(policy.budgets.task, task, "R-R4: the time and attempts that hold with nothing set hold still");
     assert_eq!(Policy { version: "built-in".into(), budgets: Policy::default().budgets, ..policy }, Policy::default());
+}
+
+#[test]
+fn r_r8_the_breaker_and_the_provider_of_an_agent_are_read() {
+    let text = "version: v1\nagents: { codex: { provider: team-a }, bot: { run: [ x ], protocol: text } }\n\
+                concurrency: { runs: 1, providers: { team-a: 2, bot: 3 } }\nbreaker: { failures: 2, max: 1h }\n";
+    let policy = load(text).unwrap().policy;
+    let provider = |name: &str| policy.agents[name].provider(name).map(ToOwned::to_owned);
+    assert_eq!(["codex", "bot", "replay"].map(provider), [Some("team-a".into()), Some("bot".into()), None]);
+    assert_eq!(Policy::default().agents["codex"].provider("codex"), Some("openai"));
+    assert_eq!((policy.concurrency.runs, policy.concurrency.providers["team-a"]), (Some(1), 2));
+    let breaker = BreakerRules { failures: 2, max: Millis::mins(60), ..BreakerRules::default() };
+    assert_eq!(policy.breaker, breaker);
+}
+
+#[test]
+fn r_r8_a_wrong_limit_or_breaker_is_refused_by_its_place() {
+    for (text, expected) in [
+        ("version: v1\nbreaker: { failures: 0 }\n", "2:22: breaker.failures: `0` is not allowed"),
+        ("version: v1\nbreaker: { opne: 5m }\n", "2:12: unknown key `opne` in breaker; did you mean `open`?"),
+        ("version: v1\nbreaker: { open: 11m }\n", "2:12: `open` 11m must not be longer than `max` 10m"),
+        ("version: v1\nconcurrency: { runs: 0 }\n", "2:22: concurrency.runs: `0` is not allowed"),
+        (
+            "version: v1\nconcurrency: { providers: { opnai: 4 } }\n",
+            "2:29: `opnai` is not known; did you mean `openai`?",
+        ),
+        (
+            "version: v1\nagents: { codex: { provider: 'a b' } }\n",
+            "2:30: `a b` is no name of a provider: use letters, digits, `-`, `_`, `.`",
+        ),
+    ] {
+        let error = load(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("automation-policy.yml:{expected}")), "{error}");
+    }
 }
 
 #[test]

@@ -123,11 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn f67_waits_spread() {
+    fn f67_fifty_runs_that_fail_together_come_back_evenly_spread() {
         let rules = RetryRules::default();
-        let waits: std::collections::BTreeSet<_> =
-            (0..50).map(|seed| backoff(&rules, &Tried { seed, ..tried(1) }).0).collect();
-        assert!(waits.len() > 40, "{waits:?}");
-        assert!(waits.iter().all(|w| (8_000..=12_000).contains(w)));
+        let (from, to, tenths) = (8_000, 12_000, 10);
+        for base in [0, 1 << 20, u64::MAX - 5_000] {
+            let wait = |n: u64| backoff(&rules, &Tried { seed: base.wrapping_add(n), ..tried(1) }).0;
+            let waits: std::collections::BTreeSet<_> = (0..50).map(wait).collect();
+            assert!(waits.len() > 40, "{waits:?}");
+            assert!(waits.iter().all(|w| (from..=to).contains(w)));
+            // Chi-squared over tenths of the interval: above 27.9 one even distribution in a thousand is called uneven.
+            let mut counts = [0.0_f64; 10];
+            for n in 0..5_000 {
+                let tenth = (wait(n) - from) * tenths / (to - from + 1);
+                counts[usize::try_from(tenth).unwrap()] += 1.0;
+            }
+            let even = 500.0;
+            let chi_squared: f64 = counts.iter().map(|count| (count - even).powi(2) / even).sum();
+            assert!(chi_squared < 27.9, "{chi_squared}: {counts:?}");
+        }
     }
 }

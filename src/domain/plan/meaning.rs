@@ -1,6 +1,7 @@
 //! What a run's state means to a person (R-U4): done, in progress, waiting, can be retried, needs a person, failed for
 //! good. Readings such as STALE are made here, from the record and the clock; nothing is changed by looking (FR-K1).
 
+use crate::domain::breaker::BreakerState;
 use crate::domain::failure::{Code, Retry};
 use crate::domain::ids::StepKey;
 use crate::domain::lease::Holding;
@@ -8,6 +9,7 @@ use crate::domain::quantity::{Millis, UtcMs};
 use crate::domain::record::RunRecord;
 use crate::domain::run::RunStatus;
 use crate::domain::text::neutral_line;
+use crate::domain::turn::Wait;
 use crate::words;
 
 words! {
@@ -55,6 +57,8 @@ pub struct MeaningInput<'a> {
     pub silent_after: Millis,
     /// The step that is being executed, or that the run stands at.
     pub step: Option<&'a StepKey>,
+    /// What it waits for, if it stands in a queue.
+    pub wait: Option<&'a Wait>,
 }
 
 /// What a run's state means.
@@ -95,9 +99,11 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
         }
         RunStatus::ReviewRequired | RunStatus::Blocked => review(input),
         RunStatus::Interrupted => {
+            // A signal needs no reason beside itself; a machine that failed does.
+            let why = if run.code == Some(Code::Interrupted) { String::new() } else { because(run) };
+            let step = at_step(input);
             let sentence = format!(
-                "was interrupted{}; resume goes on after the last good checkpoint and uses up no attempt",
-                at_step(input)
+                "was interrupted{step}{why}; resume goes on after the last good checkpoint and uses up no attempt"
             );
             rest(input, MeaningWord::CanBeRetried, sentence, format!("agentrun resume {id}"))
         }
@@ -122,9 +128,10 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
 fn pending(input: &MeaningInput<'_>) -> Meaning {
     let run = input.run;
     let held = matches!(input.holding, Holding::Held);
-    let sentence = match &run.group {
-        Some(group) => format!("waits for its turn in the group {}", neutral_line(group)),
-        None => "is accepted and waits to be started".to_owned(),
+    let sentence = match (input.wait, &run.group) {
+        (Some(wait), _) => format!("waits for {}", queue(wait, input.now)),
+        (None, Some(group)) => format!("waits for its turn in the group {}", neutral_line(group)),
+        (None, None) => "is accepted and waits to be started".to_owned(),
     };
     let next = if held { format!("agentrun status {}", run.id) } else { format!("agentrun start {}", run.task) };
     Meaning { since: run.created_at, goes_on_by_itself: held, ..rest(input, MeaningWord::Waiting, sentence, next) }
@@ -141,6 +148,10 @@ fn running(input: &MeaningInput<'_>) -> Meaning {
         Holding::Held if silent => {
             let sentence = format!("{busy}; its process lives, {quiet}");
             (MeaningWord::InProgress, Some(Reading::Stale), sentence)
+        }
+        Holding::Held if input.wait.is_some() => {
+            let what = input.wait.map(|wait| queue(wait, input.now)).unwrap_or_default();
+            (MeaningWord::InProgress, None, format!("waits for {what}; safe to close, it goes on"))
         }
         Holding::Held => (MeaningWord::InProgress, None, format!("{busy}; safe to close, it goes on")),
         Holding::Foreign if !silent => {
@@ -165,6 +176,19 @@ fn running(input: &MeaningInput<'_>) -> Meaning {
     let next = if goes_on { format!("agentrun logs -f {id}") } else { format!("agentrun resume {id}") };
     let since = run.started_at.unwrap_or(run.created_at);
     Meaning { word, reading, sentence, since, goes_on_by_itself: goes_on, next: Some(next) }
+}
+
+/// What stands before a run in its queue.
+fn queue(wait: &Wait, now: UtcMs) -> String {
+    let what = neutral_line(&wait.turn.queue.what()).into_owned();
+    let Some(breaker) = &wait.breaker else { return format!("{what}; {} before it", wait.ahead) };
+    let provider = neutral_line(&breaker.provider);
+    let why = format!("because {}: {}", breaker.code, neutral_line(&breaker.message));
+    if breaker.state == BreakerState::HalfOpen {
+        return format!("{provider}, which one call tries ({why})");
+    }
+    let left = Millis::between(now, breaker.until);
+    format!("{provider} until {} ({}), {why}", breaker.until.clock(), left.rough())
 }
 
 /// Whether somebody waits for the time to come shows in the lease alone: a parked run has no holder.
@@ -276,10 +300,11 @@ mod tests {
     use super::*;
     use crate::domain::machine::Word as _;
     use crate::domain::sample::{at, key, run};
+    use crate::domain::turn::Queue;
 
     fn read(run: &RunRecord, holding: Holding, now: UtcMs) -> Meaning {
         let step = key("qa");
-        meaning(&MeaningInput { run, holding, now, silent_after: Millis::secs(60), step: Some(&step) })
+        meaning(&MeaningInput { run, holding, now, silent_after: Millis::secs(60), step: Some(&step), wait: None })
     }
 
     /// One line per status: word, whether it goes on, next command, sentence.
@@ -375,6 +400,51 @@ mod tests {
         let parked = read(&waiting, Holding::Free, at(300));
         assert_eq!((parked.word, parked.goes_on_by_itself), (MeaningWord::Waiting, false));
         assert_eq!(read(&waiting, Holding::Free, at(600)).word, MeaningWord::CanBeRetried);
+    }
+
+    #[test]
+    fn r_r8_r_u4_a_run_that_waits_says_for_what_until_when_why_and_that_it_goes_on() {
+        let at_work = |wait: &Wait, status| {
+            let run = run(status);
+            let input = MeaningInput {
+                run: &run,
+                holding: Holding::Held,
+                now: at(298),
+                silent_after: Millis::secs(60),
+                step: None,
+                wait: Some(wait),
+            };
+            meaning(&input)
+        };
+        let wait = |queue, breaker| {
+            let holder = crate::domain::record::Identity {
+                pid: 1,
+                start_ticks: 1,
+                boot_id: crate::domain::quantity::BootId("boot".into()),
+            };
+            let turn = crate::domain::turn::Turn {
+                seq: 3,
+                queue,
+                run: run(RunStatus::Running).id,
+                agent: Some("codex".into()),
+                state: crate::domain::turn::TurnState::Waiting,
+                insists: false,
+                holder,
+                since: at(200),
+                seen_at: at(290),
+            };
+            Wait { turn, ahead: 2, breaker }
+        };
+        let held = wait(Queue::Provider("openai".into()), Some(crate::domain::sample::breaker()));
+        let meaning = at_work(&held, RunStatus::Running);
+        assert_eq!((meaning.word, meaning.goes_on_by_itself), (MeaningWord::InProgress, true));
+        let says = "waits for openai until 10:05:00 UTC (2s), because RATE_LIMIT: slow down; safe to close, it goes on";
+        assert_eq!(meaning.sentence, says);
+        let queued = at_work(&wait(Queue::Provider("openai".into()), None), RunStatus::Running);
+        assert_eq!(queued.sentence, "waits for its turn at openai; 2 before it; safe to close, it goes on");
+        let accepted = at_work(&wait(Queue::Runs, None), RunStatus::Pending);
+        assert_eq!((accepted.word, accepted.goes_on_by_itself), (MeaningWord::Waiting, true));
+        assert_eq!(accepted.sentence, "waits for room for a run on this machine; 2 before it");
     }
 
     #[test]

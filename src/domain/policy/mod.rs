@@ -13,7 +13,8 @@ use super::quantity::Millis;
 use super::task::Protocol;
 use crate::words;
 pub use sections::{
-    ActionClocks, ActionRules, ActionType, ApprovalTerms, Capacity, Ceiling, Keep, Person, Right, SendLimit,
+    ActionClocks, ActionRules, ActionType, ApprovalTerms, BreakerRules, Capacity, Ceiling, Keep, Person, Right,
+    SendLimit,
 };
 
 /// A policy with every default filled in.
@@ -48,6 +49,9 @@ pub struct Policy {
     pub actions: ActionRules,
     /// What goes on at the same time.
     pub concurrency: Capacity,
+    /// When a provider is left alone.
+    #[serde(default)]
+    pub breaker: BreakerRules,
     /// How much is sent: `default` or the word of an [`ActionType`].
     pub send_budget: BTreeMap<String, SendLimit>,
     /// Who may do what; `None` is one tenant whose owner may do all.
@@ -146,6 +150,9 @@ pub struct AgentRules {
     pub home: AgentHome,
     /// For cost limits of an agent that reports no cost.
     pub price: Option<Price>,
+    /// Whom it calls, where that is not what [`AgentRules::provider`] takes for granted.
+    #[serde(default)]
+    pub provider: Option<String>,
 }
 
 words! {
@@ -227,6 +234,18 @@ impl AgentRules {
             args: Vec::new(),
             home: AgentHome::User,
             price: None,
+            provider: None,
+        }
+    }
+
+    /// The provider that an agent of this name calls: what breakers, holds and limits go by. A recording calls nobody; a
+    /// program of the user's own is its own provider unless the policy names another.
+    pub fn provider<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        match (&self.provider, self.protocol) {
+            (Some(provider), _) => Some(provider),
+            (None, Protocol::Codex) => Some("openai"),
+            (None, Protocol::Replay) => None,
+            (None, Protocol::Agentrun | Protocol::Text) => Some(name),
         }
     }
 }
@@ -256,6 +275,7 @@ impl Default for Policy {
             retention: BTreeMap::new(),
             actions: ActionRules::default(),
             concurrency: Capacity::default(),
+            breaker: BreakerRules::default(),
             send_budget: BTreeMap::new(),
             people: None,
             rules: Vec::new(),

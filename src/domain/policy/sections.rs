@@ -64,6 +64,19 @@ pub struct Capacity {
     pub providers: BTreeMap<String, u64>,
 }
 
+/// When a provider is left alone, and for how long (R-R8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerRules {
+    /// So many timeouts and server errors …
+    pub failures: u64,
+    /// … within this time.
+    pub per: Millis,
+    /// The first wait; twice as long after every trial that fails.
+    pub open: Millis,
+    /// The longest; also the wait after a refusal that names no end.
+    pub max: Millis,
+}
+
 /// At most `max` sends in `per`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendLimit {
@@ -122,6 +135,13 @@ pub struct ApprovalTerms {
     pub expires: Option<Millis>,
     /// Persons or groups; empty is anybody with the right.
     pub approvers: Vec<String>,
+}
+
+impl Default for BreakerRules {
+    /// The window is longer than `timeouts.idle`: agents that fall silent one after the other must add up.
+    fn default() -> Self {
+        Self { failures: 5, per: Millis::mins(10), open: Millis::secs(30), max: Millis::mins(10) }
+    }
 }
 
 impl Default for ActionClocks {

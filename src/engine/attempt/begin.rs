@@ -31,10 +31,10 @@ impl Attempt<'_> {
                 self.spawn(step, spec, agent);
                 Ok(())
             }
-            // The record itself failing is nothing that could be recorded.
-            Err(error @ EngineError::Store(_)) => Err(error),
+            Err(error) if error.is_no_verdict() => Err(error),
             Err(error) => {
                 let failure = error.failure();
+                self.leave_providers()?;
                 let end = ProcessEnd::FailedToStart { message: failure.message.clone() };
                 self.fail(&step, ExecutionEnd { end, result: None, active: Millis(0) }, failure)
             }

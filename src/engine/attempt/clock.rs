@@ -35,6 +35,8 @@ impl Attempt<'_> {
             Ok(Message::Signal(signal)) => self.signal(signal)?,
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
+            Ok(Message::ClockSet { by }) => self.clock_set(by)?,
+            Ok(Message::RecordFails(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => self.strike()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(EngineError::failed(Code::Internal, "the inbox was closed"));
@@ -54,7 +56,8 @@ impl Attempt<'_> {
             .map(|agent| BootMs(present + if agent.at_work.watched { LOOK_MS } else { LOOK_FOR_FOLDER_MS }));
         let unrecorded = self.active.iter().filter(|a| a.unrecorded.is_some());
         let unrecorded = unrecorded.map(|a| BootMs(a.started.0 + UNKNOWN_FOR_MS));
-        clocks.chain(looks).chain(unrecorded).chain(self.time_limit_at()).min().unwrap_or(BootMs(present + 60_000))
+        let limits = [Some(self.held.renews_from()), self.time_limit_at()].into_iter().flatten();
+        clocks.chain(looks).chain(unrecorded).chain(limits).min().unwrap_or(BootMs(present + 60_000))
     }
 
     fn next_clock(&self, active: &Active) -> (BootMs, TimeoutLayer) {
@@ -70,6 +73,15 @@ impl Attempt<'_> {
             run_until: self.run_until,
         };
         clocks::next(&watched, &self.held.inputs.policy.timeouts)
+    }
+
+    /// Times that people read make no sense across it; leases and limits go on as they were (F40).
+    fn clock_set(&mut self, by: i64) -> Result<(), EngineError> {
+        let text = format!("clock_jump={by}ms: the machine's clock was set while the run was at work");
+        self.held.note(EventKind::WarningRaised, None, &text)?;
+        self.held.commit()?;
+        self.observer.notice(&Notice::Warning { text: &text });
+        Ok(())
     }
 
     /// Active time that is in no record yet.
@@ -95,6 +107,7 @@ impl Attempt<'_> {
         for key in keys {
             self.read_side_files(&key)?;
         }
+        self.held.keep_lease()?;
         let present = now().boot;
         self.record_children(BootMs(present.0.saturating_sub(UNKNOWN_FOR_MS)))?;
         for i in 0..self.active.len() {
@@ -121,6 +134,7 @@ impl Attempt<'_> {
             Cause::Cancel => ProcessEnd::Canceled,
             Cause::Budget(_) => ProcessEnd::OverBudget,
             Cause::LeaseLost => ProcessEnd::LeaseLost,
+            Cause::Held(_) => ProcessEnd::Interrupted,
         };
         if self.stopping.is_none() {
             self.observer.notice(&Notice::Stopping { why: &describe(cause) });
@@ -132,7 +146,7 @@ impl Attempt<'_> {
     }
 
     /// A signal: the first stops politely, a second at once. A `cancel` wakes its holder by a signal, too.
-    fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
+    pub(super) fn signal(&mut self, signal: StopSignal) -> Result<(), EngineError> {
         let haste = if signal.press == Press::Again { Haste::Now } else { Haste::Polite };
         let record = self.held.store().find_run(&self.held.hold.run)?;
         let canceled = record.is_some_and(|run| run.cancel_requested);
@@ -167,6 +181,7 @@ fn describe(cause: &Cause) -> String {
         Cause::Signal(signal) => format!("{} received; the work is kept, the run can be resumed", signal.kind.name()),
         Cause::Cancel => "canceled; the work is kept".to_owned(),
         Cause::Budget(breach) => breach.to_string(),
+        Cause::Held(held) => held.failure.message.clone(),
         Cause::LeaseLost => "another process has taken this run over".to_owned(),
     }
 }

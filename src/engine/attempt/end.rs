@@ -139,12 +139,14 @@ impl Attempt<'_> {
         }
         self.meter.refresh(self.held)?;
         if session == SessionFate::Lost {
+            self.leave_provider(&step.key, Some(&Failure::new(Code::Interrupted, "no such conversation")))?;
             return self.begin_anew(ended, agent.call);
         }
         // Whatever else it did or failed to do: the next attempt takes the git folder as it finds it.
         let tampered = self.copy.check_guard(self.host, self.held, &step.key)?;
         let tampered = tampered.map(|what| Failure::new(Code::GitTamper, what));
         let failure = tampered.or_else(|| failure.map(|f| start_failure(f, &ended.ending.status)));
+        self.leave_provider(&step.key, failure.as_ref())?;
         match failure {
             None => {
                 let snapshot = self.copy.snapshot(self.host, self.held, Some(&step.key))?;

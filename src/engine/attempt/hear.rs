@@ -93,6 +93,7 @@ impl Attempt<'_> {
             self.tell_event(key, event)?;
         }
         if counted {
+            self.provider_answered(key)?;
             self.meter.refresh(self.held)?;
             self.observer.notice(&Notice::Used { attempt: &self.meter.attempt, task: &self.meter.task });
             self.check_budget()?;

@@ -1,9 +1,11 @@
 //! One attempt, step by step. The loop has one rhythm: ask the domain which moves are due, commit them together with what
 //! came before, carry them out, wait for the next message.
 //!
+//! - `admit` asks whether a provider may be called
 //! - `begin` starts what is due; `clock` waits, and stops what takes too long or costs too much
 //! - `hear` takes in what children say; `end` settles what they leave
 
+mod admit;
 mod begin;
 mod clock;
 mod end;
@@ -12,6 +14,8 @@ mod hear;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use self::admit::ProviderCall;
+pub use self::admit::{HeldBack, failure as held_failure};
 use self::end::Success;
 use super::error::EngineError;
 use super::held::Held;
@@ -50,6 +54,8 @@ pub enum Cause {
     Budget(Breach),
     /// Another process has taken the run over.
     LeaseLost,
+    /// A provider that the run needs may not be called now.
+    Held(HeldBack),
 }
 
 /// How an attempt ended.
@@ -85,6 +91,8 @@ pub struct Setting<'a> {
     pub until: BootMs,
     /// Until when the run may take.
     pub run_until: BootMs,
+    /// True when a person wants a provider tried before its time is over: for the first call.
+    pub insists: bool,
 }
 
 /// An attempt under way.
@@ -100,6 +108,8 @@ pub struct Attempt<'a> {
     run_until: BootMs,
     meter: Meter,
     active: Vec<Active>,
+    calls_under_way: Vec<ProviderCall>,
+    insists: bool,
     stopping: Option<Cause>,
     /// How often each step was executed in this attempt: names its log files.
     nth: BTreeMap<StepKey, u32>,
@@ -146,7 +156,7 @@ struct ActiveAgent {
 impl<'a> Attempt<'a> {
     /// An attempt that begins.
     pub fn new(setting: Setting<'a>) -> Result<Self, EngineError> {
-        let Setting { host, held, run, copy, inbox, observer, calls, until, run_until } = setting;
+        let Setting { host, held, run, copy, inbox, observer, calls, until, run_until, insists } = setting;
         let meter = Meter::load(held)?;
         let command_vars = command::vars(host, &held.inputs);
         Ok(Self {
@@ -161,6 +171,8 @@ impl<'a> Attempt<'a> {
             run_until,
             meter,
             active: Vec::new(),
+            calls_under_way: Vec::new(),
+            insists,
             stopping: None,
             nth: BTreeMap::new(),
             children: 0,
@@ -173,7 +185,8 @@ impl<'a> Attempt<'a> {
     /// Carries out everything that is due, until nothing is or everything was stopped.
     pub fn carry_out(mut self) -> Result<AttemptEnd, EngineError> {
         loop {
-            let moves = self.due();
+            let due = self.due();
+            let moves = if self.admit(&due)? { due } else { Vec::new() };
             for step_move in &moves {
                 self.stage_move(step_move)?;
             }
@@ -268,6 +281,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn finish(mut self) -> Result<AttemptEnd, EngineError> {
+        self.leave_providers()?;
         self.commit()?;
         let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
         let is_tampered = failed.is_some_and(|s| s.code == Some(Code::GitTamper));

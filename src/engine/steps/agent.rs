@@ -100,8 +100,12 @@ pub struct Told {
 /// Agent, rules and prompt of a step.
 fn parts<'a>(inputs: &'a RunInputs, step: &StepKey) -> Option<(&'a AgentSpec, AgentRules)> {
     let StepBody::Agent { agent, .. } = &inputs.spec.step(step)?.body else { return None };
-    let rules = inputs.policy.agents.get(&agent.name).cloned().unwrap_or_else(|| AgentRules::known(agent.protocol));
-    Some((agent, rules))
+    Some((agent, rules(inputs, agent)))
+}
+
+/// The policy's entry for an agent.
+pub fn rules(inputs: &RunInputs, agent: &AgentSpec) -> AgentRules {
+    inputs.policy.agents.get(&agent.name).cloned().unwrap_or_else(|| AgentRules::known(agent.protocol))
 }
 
 /// Builds the child and its reader.

@@ -1,5 +1,6 @@
 //! The room with real repositories, made by the real `git`.
 
+mod glance;
 mod patch;
 mod refs;
 mod safety;

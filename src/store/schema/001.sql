@@ -97,8 +97,6 @@ CREATE TABLE attempt (
 
 -- Query: how many attempts of a task failed since its last success (R-R4).
 CREATE INDEX attempt_failed ON attempt (task, epoch) WHERE state IN ('FAILED', 'LOST');
--- Query: how many attempts of a task are under way, and so set aside from its limit.
-CREATE INDEX attempt_open ON attempt (task, epoch) WHERE state = 'RUNNING';
 
 CREATE TABLE step (
     run         INTEGER NOT NULL REFERENCES run (seq),
@@ -118,8 +116,7 @@ CREATE TABLE step (
     PRIMARY KEY (run, key)
 ) STRICT;
 
--- The counters of an execution are the sums of its meter rows, kept up with them: no listing adds up single responses.
--- `guess_*` are the sums of those that nobody told (R-R4): they alone may fall, when a true figure takes their place. One
+-- The counters of an execution are the sums of its meter rows, kept up with them: no listing adds up single responses. One
 -- that succeeded is a checkpoint: its name, snapshot, policy and artifacts (as JSON: path, hash).
 CREATE TABLE execution (
     seq               INTEGER NOT NULL PRIMARY KEY,
@@ -146,10 +143,6 @@ CREATE TABLE execution (
     output            INTEGER NOT NULL DEFAULT 0,
     cost_micros       INTEGER,
     tool_calls        INTEGER NOT NULL DEFAULT 0,
-    guess_input       INTEGER NOT NULL DEFAULT 0,
-    guess_cached      INTEGER NOT NULL DEFAULT 0,
-    guess_output      INTEGER NOT NULL DEFAULT 0,
-    guess_cost_micros INTEGER,
     started_at        INTEGER NOT NULL,
     finished_at       INTEGER,
     fence             INTEGER NOT NULL,
@@ -160,8 +153,7 @@ CREATE TABLE execution (
 -- Query: what a task used since its last success (R-R4).
 CREATE INDEX execution_by_ledger ON execution (task, epoch);
 
--- One counted thing: a model response or a tool call. A name that comes again never lowers what was told (I9); an
--- estimate, which `estimated` marks, is replaced.
+-- One counted thing: a model response or a tool call. A name that comes again never lowers a counter (I9).
 CREATE TABLE meter (
     run         INTEGER NOT NULL REFERENCES run (seq),
     name        TEXT    NOT NULL,
@@ -172,7 +164,6 @@ CREATE TABLE meter (
     output      INTEGER NOT NULL,
     cost_micros INTEGER,
     tool_calls  INTEGER NOT NULL,
-    estimated   INTEGER NOT NULL,
     fence       INTEGER NOT NULL,
     PRIMARY KEY (run, name)
 ) STRICT;

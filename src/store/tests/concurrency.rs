@@ -106,6 +106,80 @@ fn f20_eight_writers_append_to_one_chain_and_busy_never_surfaces() {
     assert!(times[times.len() * 99 / 100] < Duration::from_secs(1), "p99: {:?}", times[times.len() * 99 / 100]);
 }
 
+/// Does nothing by itself; `f20_…random_kills…` runs it in processes of their own. It says what is acknowledged, and how long
+/// each took.
+#[test]
+fn process_of_f20() {
+    let Some(path) = std::env::var_os("AGENTRUN_TEST_APPENDS") else { return };
+    let word = |name: &str| std::env::var(name).unwrap();
+    let (name, from) = (word("AGENTRUN_TEST_NAME"), word("AGENTRUN_TEST_FROM").parse::<usize>().unwrap());
+    let mut store = Store::open(Path::new(&path)).unwrap();
+    for n in from..APPENDS {
+        let begun = Instant::now();
+        let note = Note { kind: EventKind::WarningRaised, reason: format!("{name}-{n}"), body: serde_json::json!({}) };
+        store.note(Some(&RunId::recorded("run_182_001")), &note, &ctx(1)).unwrap();
+        println!("ACK {n} {}", begun.elapsed().as_micros());
+    }
+}
+
+const APPENDS: usize = 200;
+
+/// One writer's life: killed again and again after a number of acknowledged appends that no one could foresee, and going on
+/// after the last of them. Answers how long each append took.
+fn appends_under_kills(path: &Path, name: &str, mut seed: u64) -> Vec<Duration> {
+    use std::io::BufRead as _;
+    use std::os::unix::process::ExitStatusExt as _;
+    let (mut next, mut times) = (0, Vec::new());
+    while next < APPENDS {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut lives_for = usize::try_from(seed >> 33).unwrap() % 80 + 1;
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::tests::concurrency::process_of_f20", "--nocapture"])
+            .env("AGENTRUN_TEST_APPENDS", path)
+            .env("AGENTRUN_TEST_NAME", name)
+            .env("AGENTRUN_TEST_FROM", next.to_string())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        for line in std::io::BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Some(words) = line.split_once("ACK ").and_then(|(_, rest)| rest.split_once(' ')) else { continue };
+            next = words.0.parse::<usize>().unwrap() + 1;
+            times.push(Duration::from_micros(words.1.parse().unwrap()));
+            lives_for = lives_for.saturating_sub(1);
+            if lives_for == 0 {
+                child.kill().unwrap();
+            }
+        }
+        let status = child.wait().unwrap();
+        assert!(status.success() || status.signal() == Some(9), "{name}: {status}: an error surfaced");
+    }
+    times
+}
+
+#[test]
+fn f20_eight_processes_under_random_kills_lose_nothing_that_was_acknowledged() {
+    let mut world = World::new();
+    let run = world.started(&new_run("182", "a")).run;
+    let path = world.path();
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        let path = &path;
+        let writers: Vec<_> =
+            (1..=8).map(|n| scope.spawn(move || appends_under_kills(path, &format!("w{n}"), n))).collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    world.store.integrity().unwrap();
+    world.check_chains();
+    let there: std::collections::BTreeSet<String> =
+        world.store.chain(run.as_str()).unwrap().into_iter().filter_map(|event| event.reason).collect();
+    for (writer, n) in (1..=8).flat_map(|writer| (0..APPENDS).map(move |n| (writer, n))) {
+        assert!(there.contains(&format!("w{writer}-{n}")), "I1: w{writer}-{n} was acknowledged");
+    }
+    times.sort();
+    let p99 = times[times.len() * 99 / 100];
+    assert!(p99 < Duration::from_secs(1), "p99: {p99:?}");
+}
+
 #[test]
 fn fr_i10_thirty_two_writers_see_no_busy_error() {
     let mut world = World::new();

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::super::migrate::{MIGRATIONS, Migration, check_readable, migrate};
 use super::super::{connection, write};
 use super::*;
+use crate::domain::budget::Estimate;
 use crate::domain::failure::Code;
 use crate::store::{RunFilter, StoreError};
 
@@ -88,38 +89,123 @@ fn f17_a_newer_database_is_refused_without_one_byte_changed() {
     let contents = || ["", "-wal"].map(|suffix| std::fs::read(format!("{}{suffix}", path.display())).unwrap());
     let before = contents();
     assert!(!before[1].is_empty());
-    let too_new = StoreError::TooNew { found: 999, known: 1 };
+    let too_new = StoreError::TooNew { found: 999, known: NEWEST };
     assert_eq!(Store::open(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_existing(&path).unwrap_err(), too_new);
     assert_eq!(Store::open_read_only(&path).unwrap_err(), too_new);
-    assert_eq!(too_new.to_string(), "the database has version 999, this agentrun knows version 1");
+    assert_eq!(too_new.to_string(), format!("the database has version 999, this agentrun knows version {NEWEST}"));
     assert!(contents() == before);
 }
 
-const SECOND: Migration =
-    Migration { version: 2, min_reader: 1, min_writer: 2, sql: "ALTER TABLE run ADD COLUMN colour TEXT;" };
+/// The version of this program.
+const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// One of the future.
+const NEXT: Migration = Migration {
+    version: NEWEST + 1,
+    min_reader: 1,
+    min_writer: NEWEST + 1,
+    sql: "ALTER TABLE run ADD COLUMN colour TEXT;",
+};
+
+fn and_then(next: Migration) -> Vec<Migration> {
+    MIGRATIONS.iter().copied().chain([next]).collect()
+}
+
+/// The checked-in databases of older versions: a run that succeeded, one that failed, one that is parked.
+fn older(version: u32) -> std::path::PathBuf {
+    let databases = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases");
+    std::path::Path::new(databases).join(format!("v{version}.db"))
+}
+
+/// Writes [`older`] with `AGENTRUN_BLESS=1` where there is none. What a release has written stays as it is.
+#[test]
+fn the_databases_of_older_versions_can_be_made_anew() {
+    for version in 1..NEWEST {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agentrun.db");
+        std::fs::write(&path, "").unwrap();
+        let mut db = connection::open_writing(&path).unwrap();
+        let known = MIGRATIONS.iter().filter(|m| m.version <= version).copied().collect::<Vec<_>>();
+        migrate(&mut db, &path, &known).unwrap();
+        let mut world = World { store: Store::of(db, &path), clock: 1_000_000, dir };
+        for (task, event) in [("good", RunEvent::Succeed), ("bad", RunEvent::Fail), ("limited", RunEvent::Retry)] {
+            let hold = world.started(&new_run(task, "a"));
+            world.record(&hold, &[step("context", StepEvent::Begin)]).unwrap();
+            world.record(&hold, &[run_event(event)]).unwrap();
+        }
+        // What these versions did not know, they did not write.
+        let raw = world.raw();
+        let newer = match version {
+            1 => {
+                "json_remove(inputs, '$.policy.warn_permille', '$.policy.breaker', \
+                 '$.policy.agents.codex.provider', '$.policy.agents.replay.provider')"
+            }
+            _ => "json_remove(inputs, '$.policy.warn_permille')",
+        };
+        raw.execute(&format!("UPDATE run_inputs SET inputs = {newer}"), ()).unwrap();
+        if std::env::var_os("AGENTRUN_BLESS").is_some() && !older(version).exists() {
+            raw.execute("VACUUM INTO ?1", [older(version).to_str().unwrap()]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn r_u8_f18_an_older_database_is_looked_at_as_it_is_and_migrated_by_the_first_write() {
+    for version in 1..NEWEST {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agentrun.db");
+        std::fs::copy(older(version), &path).unwrap();
+        let looking = Store::open_read_only(&path).unwrap().unwrap();
+        let states = |store: &Store| {
+            let runs = store.runs(&RunFilter::All).unwrap();
+            runs.iter().map(|s| format!("{} {}", s.run.id, s.run.status)).collect::<Vec<_>>()
+        };
+        assert_eq!(states(&looking), ["run_limited_001 RETRYING", "run_bad_001 FAILED", "run_good_001 SUCCEEDED"]);
+        let (turns, breakers) = (looking.turns().unwrap(), looking.breakers().unwrap());
+        assert!(turns.is_empty() && breakers.is_empty(), "nothing is migrated by looking");
+        let seen = looking.view(&RunId::recorded("run_bad_001")).unwrap();
+        assert_eq!((seen.executions[0].estimated, seen.usage.estimated), (0, Estimate::default()));
+        let before = states(&looking);
+        drop(looking);
+
+        let store = Store::open(&path).unwrap();
+        assert_eq!(states(&store), before);
+        for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
+            let view = store.view(&RunId::recorded(run)).unwrap();
+            let mut unsaid = Policy::default();
+            unsaid.budgets.task.attempts = view.inputs.policy.budgets.task.attempts;
+            assert_eq!(view.inputs.policy, unsaid, "what was not written is what holds without a word");
+            let chain = store.chain(run).unwrap();
+            crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
+        }
+        store.integrity().unwrap();
+        let copy = dir.path().join(format!("agentrun.db.v{version}.bak"));
+        assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
+    }
+}
 
 #[test]
 fn r_u8_f18_an_upgrade_keeps_a_copy_and_is_done_once() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let both = [MIGRATIONS[0], SECOND];
+    let both = and_then(NEXT);
     let mut db = connection::open_writing(&path).unwrap();
     migrate(&mut db, &path, MIGRATIONS).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     migrate(&mut db, &path, &both).unwrap();
     let versions: i64 = db.query_row("SELECT count(*) FROM schema_version", (), |row| row.get(0)).unwrap();
-    assert_eq!(versions, 2);
-    let copy = world.dir.path().join("agentrun.db.v1.bak");
+    assert_eq!(versions, i64::from(NEWEST) + 1);
+    let copy = world.dir.path().join(format!("agentrun.db.v{NEWEST}.bak"));
     assert_eq!(mode(&copy), 0o600);
     let copy = Store::open_read_only(&copy).unwrap().unwrap();
     assert_eq!(copy.runs(&RunFilter::All).unwrap().len(), 1);
     drop(db);
-    // This program is old now: it may read what version 2 says it may, and no more.
+    // This program is old now: it may read what the next version says it may, and no more.
     assert!(check_readable(&world.raw(), MIGRATIONS).unwrap().is_some());
     assert!(Store::open_read_only(&path).unwrap().is_some());
-    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: 2, known: 1 });
+    assert_eq!(Store::open(&path).unwrap_err(), StoreError::TooNew { found: NEWEST + 1, known: NEWEST });
 }
 
 #[test]
@@ -127,9 +213,9 @@ fn f18_an_upgrade_that_fails_leaves_the_old_version() {
     let mut world = World::new();
     world.started(&new_run("182", "a"));
     let path = world.path();
-    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..SECOND };
+    let broken = Migration { sql: "ALTER TABLE run ADD COLUMN colour TEXT; ALTER TABLE nothing ADD x;", ..NEXT };
     let mut db = connection::open_writing(&path).unwrap();
-    assert!(migrate(&mut db, &path, &[MIGRATIONS[0], broken]).is_err());
+    assert!(migrate(&mut db, &path, &and_then(broken)).is_err());
     drop(db);
     let store = Store::open(&path).unwrap();
     assert_eq!(store.runs(&RunFilter::All).unwrap().len(), 1);
@@ -220,7 +306,9 @@ fn t3_nothing_else_begins_a_transaction_or_writes() {
     let words = ["transaction()", "savepoint", ".execute(", ".execute_batch(", "Behavior::"];
     for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        if file.extension().is_none_or(|end| end != "rs") || ["write.rs", "migrate.rs"].contains(&name.as_str()) {
+        if file.extension().is_none_or(|end| end != "rs")
+            || ["write.rs", "migrate.rs", "salvage.rs"].contains(&name.as_str())
+        {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();

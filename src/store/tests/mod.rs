@@ -10,6 +10,12 @@ mod log;
 mod machines;
 mod speed;
 mod starts;
+mod turns;
+mod upgrades;
+
+#[path = "../../../tests/faulty_disk/mod.rs"]
+#[expect(dead_code, reason = "shared with the whole program's tests, which use all of it")]
+mod faulty_disk;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -184,7 +184,11 @@ fn grouped(marker: &str, when_busy: WhenBusy) -> NewRun {
 #[test]
 fn r_w6_one_run_of_a_group_at_a_time() {
     let mut world = World::new();
-    let first = world.started(&grouped("a", WhenBusy::Queue));
+    let Started::Queued { run: first, behind: None } = start(&mut world, &grouped("a", WhenBusy::Queue)).unwrap()
+    else {
+        panic!("it is accepted first, and then takes its turn")
+    };
+    let first = world.claim(&first, RunEvent::Start, 0).unwrap();
     for when_busy in [WhenBusy::Refuse, WhenBusy::Join] {
         let busy = start(&mut world, &grouped("b", when_busy)).unwrap_err();
         assert_eq!(busy, StoreError::GroupBusy { group: "main".into(), run: first.run.clone() });
