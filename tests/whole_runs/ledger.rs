@@ -145,8 +145,8 @@ fn fr_f11_a_limit_that_comes_near_is_warned_of_once() {
 fn r_r4_a_time_limit_is_warned_of_while_a_command_is_silent() {
     let world = World::new();
     world.policy(&[("budgets", "{ warn: 0.1, task: { time: 2s } }")]);
-    world.command_task("t", &format!("until test -e {}; do :; done", world.at("go")));
-    let running = world.spawn(&["start", "t"]);
+    world.command_task("t", &format!("touch {}; until test -e {}; do :; done", world.at("in"), world.at("go")));
+    let running = world.spawn_until(&["start", "t"], "in");
     wait_until("the warning", || world.has_event("run_t_001", "warning.raised", "task.time: "));
     world.open("go");
     assert!(running.end().stderr.contains("task.time: "));
