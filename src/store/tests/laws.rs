@@ -30,9 +30,10 @@ fn any_key() -> impl Strategy<Value = StepKey> {
     prop::sample::select(vec!["context", "codex", "lint", "qa", "report"]).prop_map(key)
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
-    let usage = (any_key(), 0..5_u8, 0..100_u64, 0..50_u64, any::<bool>());
-    let usage = usage.prop_map(|(step, name, input, active, is_guess)| Change::Usage {
+/// Few names, so that figures come again: told after estimated, and the other way round.
+fn any_usage() -> impl Strategy<Value = Change> {
+    let usage = (any_key(), 0..2_u8, 0..100_u64, 0..50_u64, any::<bool>());
+    usage.prop_map(|(step, name, input, active, is_guess)| Change::Usage {
         step,
         items: vec![MeterItem {
             name: format!("r{name}"),
@@ -44,7 +45,10 @@ fn any_change() -> impl Strategy<Value = Change> {
             certainty: if is_guess { Certainty::Estimated } else { Certainty::Told },
         }],
         active: Millis(active),
-    });
+    })
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
     // Moves that many histories need are likelier, so that they get somewhere.
     let useful = prop::sample::select(vec![
         StepEvent::Begin,
@@ -69,7 +73,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => moved(useful.boxed()),
         2 => moved(any_word::<StepEvent>().boxed()),
-        3 => usage,
+        3 => any_usage(),
         2 => ended,
         1 => any_word::<RunEvent>().prop_map(run_event),
         1 => any_word::<AttemptEvent>().prop_map(|event| Change::Attempt { event, failure: None }),
@@ -81,6 +85,7 @@ fn any_try() -> impl Strategy<Value = Try> {
     let changes = prop::collection::vec(any_change(), 1..4);
     let event = prop::sample::select(vec![RunEvent::Start, RunEvent::Resume, RunEvent::TakeOver]);
     prop_oneof![
+        2 => any_usage().prop_map(|usage| Try::Record { holder: 0, changes: vec![usage] }),
         6 => (0..4_usize, changes).prop_map(|(holder, changes)| Try::Record { holder: holder / 3, changes }),
         1 => (event, 0..4_u64).prop_map(|(event, behind)| Try::Claim { event, behind: behind / 3 }),
     ]
@@ -180,6 +185,8 @@ proptest! {
         world.store.db.pragma_update(None, "synchronous", "OFF").unwrap();
         let mut holds = vec![world.started(&new_run("182", "a"))];
         let run = holds[0].run.clone();
+        let begun = ["context", "codex"].map(|name| step(name, StepEvent::Begin));
+        world.record(&holds[0], &begun).unwrap();
         let mut before = world.store.view(&run).unwrap();
         for attempted in &tries {
             carry_out(&mut world, &mut holds, attempted);
