@@ -228,6 +228,18 @@ fn one_place_opens_git() {
     report("libgit2 is used in src/git alone:", &found(&words, &|path| path.starts_with("src/git/")));
 }
 
+/// Nothing by which a test can end the program is in a build without the feature.
+#[test]
+fn failpoints_are_named_in_one_file_that_a_release_does_not_have() {
+    let may = |path: &str| path.starts_with("src/failpoints/");
+    report("the variables of failpoints are read in src/failpoints alone:", &found(&["AGENTRUN_FAIL"], &may));
+    let text = read_to_string(root().join("src/failpoints/mod.rs")).unwrap();
+    assert!(text.contains("#[cfg(feature = \"failpoints\")]\nmod armed;"), "armed.rs is behind the feature");
+    let manifest = read_to_string(root().join("Cargo.toml")).unwrap();
+    let features = manifest.split("[features]").nth(1).unwrap_or_default();
+    assert!(!features.lines().any(|line| line.starts_with("default") && line.contains("fail")), "never by default");
+}
+
 #[test]
 fn one_place_starts_processes() {
     let may = |path: &str| STARTS_PROCESSES.iter().any(|(allowed, _)| *allowed == path);

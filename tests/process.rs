@@ -10,7 +10,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use agentrun::domain::lease::Liveness;
 use agentrun::domain::quantity::Millis;
+use agentrun::process::identity::liveness;
 use agentrun::process::spec::Stdin;
 use agentrun::process::{ChildId, Haste, LogFailure, MARKER, StartProblem, Status, StopReport, Supervisor};
 use process_world::{DEADLINE, World, is_gone, marked, wait_until};
@@ -166,7 +168,7 @@ fn f25_a_pipe_held_from_outside_is_reported_as_leaked() {
     assert!(Command::new("mkfifo").arg(world.path("gate")).status().unwrap().success());
     let mut child = world.spawn(world.shell("echo ready; read line < gate; echo last"));
     child.until_line("ready");
-    let pid = child.identity.clone().unwrap().pid;
+    let pid = child.until_started().pid;
     let held = fs::OpenOptions::new().write(true).open(format!("/proc/{pid}/fd/1")).unwrap();
     let begin = Instant::now();
     fs::write(world.path("gate"), "go\n").unwrap();
@@ -174,6 +176,20 @@ fn f25_a_pipe_held_from_outside_is_reported_as_leaked() {
     assert!(end.ending.leaked && end.lines.contains(&"last".to_owned()), "{end:?}");
     assert!(begin.elapsed() >= Duration::from_secs(2) && begin.elapsed() < Duration::from_secs(5));
     drop(held);
+}
+
+#[test]
+fn f31_who_a_child_is_is_told_of_one_that_stays() {
+    let world = World::new();
+    assert!(Command::new("mkfifo").arg(world.path("gate")).status().unwrap().success());
+    let mut stays = world.spawn(world.shell("echo $$; read line < gate"));
+    stays.until_line("");
+    let told = stays.until_started();
+    assert_eq!(stays.lines, [told.pid.to_string()]);
+    assert_eq!(liveness(&told), Liveness::Alive);
+    fs::write(world.path("gate"), "go\n").unwrap();
+    assert_eq!(stays.end().ending.status, Status::Exited(0));
+    assert_eq!(liveness(&told), Liveness::Dead);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::store::Store;
 /// Cancels. A run that somebody works on is stopped by its holder, who keeps its work; this waits for it.
 pub fn cancel(place: &Place, mut acting: Acting<'_>, name: &str, reason: Option<&str>) -> Result<Answer, OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     drop(records);
     let mut store = place.store()?;
     if run.status == RunStatus::Canceled {

@@ -34,7 +34,7 @@ pub struct Shown {
 /// Looks a run up.
 pub fn show(place: &Place, name: &str) -> Result<Shown, OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     let store = records.ok_or_else(|| OpsError::failed(Code::NotFound, "there is no database"))?;
     of(place, &store, store.view(&run.id)?)
 }

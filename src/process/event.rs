@@ -23,7 +23,8 @@ pub enum Haste {
 /// Something that happened to a child. The last one is always [`ChildEvent::Ended`], and it always comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildEvent {
-    /// It runs.
+    /// It runs, and this is who it is. Told at once of what dies with its parent; of other children only if they stay for a
+    /// moment.
     Started(Identity),
     /// A complete line of standard output, without its newline. The last one may lack it.
     Line(Vec<u8>),

@@ -99,6 +99,14 @@ pub fn now() -> Result<Now, ProcessError> {
     Ok(Now { utc, boot: boot_ms(), boot_id: boot_id()? })
 }
 
+/// A child of this process that is not reaped yet.
+pub(super) fn of_child(pid: Pid) -> Identity {
+    let pid = pid.as_raw_nonzero().get();
+    let start_ticks = Process::read(pid).map_or(0, |row| row.start_ticks);
+    let boot_id = boot_id().unwrap_or_else(|_| BootId(String::new()));
+    Identity { pid, start_ticks, boot_id }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,22 +13,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getppid, set_parent_process_death_signal, setsid};
 
 use super::event::StartProblem;
-use super::identity::boot_id;
-use super::proc_table::Process;
 use super::spec::{CommandSpec, PoliteSignal, Stdin};
-use crate::domain::record::Identity;
 
-/// A child that runs.
-pub(super) struct Launched {
-    /// Its pid, which is also its process group.
-    pub(super) pid: Pid,
-    /// Who it is.
-    pub(super) identity: Identity,
-}
-
-/// Starts it; with it come the reading ends of its standard output and standard error. Signals that agentrun handles or has blocked are back to normal in the child: a handler does not survive
-/// the start of a program, and the standard library unblocks everything and restores SIGPIPE.
-pub(super) fn launch(spec: &CommandSpec) -> Result<(Launched, OwnedFd, OwnedFd), (StartProblem, String)> {
+/// Starts it; with its pid, which is also its process group, come the reading ends of its standard output and standard
+/// error. Signals that agentrun handles or has blocked are back to normal in the child: a handler does not survive the
+/// start of a program, and the standard library unblocks everything and restores SIGPIPE.
+pub(super) fn launch(spec: &CommandSpec) -> Result<(Pid, OwnedFd, OwnedFd), (StartProblem, String)> {
     let failed = |error: &io::Error| explain(spec, error);
     let stdin = stdin_of(&spec.stdin).map_err(|error| {
         (problem_of(&error), format!("cannot open the standard input of {}: {error}", spec.program.display()))
@@ -49,15 +39,7 @@ pub(super) fn launch(spec: &CommandSpec) -> Result<(Launched, OwnedFd, OwnedFd),
     let Some(pid) = Pid::from_raw(number) else {
         return Err((StartProblem::Other, format!("{} has no pid", spec.program.display())));
     };
-    let identity = identity_of(number);
-    Ok((Launched { pid, identity }, stdout.into(), stderr.into()))
-}
-
-/// The child is not reaped before this returns, so the row is there, even if the child has ended already.
-fn identity_of(pid: i32) -> Identity {
-    let start_ticks = Process::read(pid).map_or(0, |row| row.start_ticks);
-    let boot_id = boot_id().unwrap_or_else(|_| crate::domain::quantity::BootId(String::new()));
-    Identity { pid, start_ticks, boot_id }
+    Ok((pid, stdout.into(), stderr.into()))
 }
 
 /// A file is opened without blocking and only if it is one: a pipe put in its place would stop the supervisor for ever.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc as wait};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, waitpid};
 use tokio::io::unix::AsyncFd;
@@ -24,13 +24,13 @@ use super::capture::Capture;
 use super::event::{Activity, ChildEvent, ChildId, Ending, Haste, StartProblem};
 use super::identity::boot_id;
 use super::ladder::Ladder;
-use super::launch::{Launched, launch};
+use super::launch::launch;
 use super::lines::LineSplitter;
 use super::roster::{Claim, Key, Roster};
 use super::signals::give_children_the_usual_umask;
 use super::spec::{Capture as CaptureSpec, CommandSpec, Lines};
 use super::streams::{Streams, waitable};
-use super::tend::{Entry, Order, Sink, Tended};
+use super::tend::{Entry, Order, STAYS, Sink, Tended};
 use super::watch::Watch;
 use super::{MARKER, ProcessError};
 use crate::failpoints::{self, When};
@@ -185,21 +185,20 @@ fn spawn(roster: &Rc<Roster>, key: Key, spec: &CommandSpec, activity: Activity, 
         let message = format!("child {} of this supervisor has not ended yet", key.1.0);
         return sink(ChildEvent::Ended(Ending::not_started(StartProblem::Other, message)));
     }
-    let (launched, out, err) = match start(spec) {
+    let (leader, out, err) = match start(spec) {
         Ok(started) => started,
         Err((problem, message)) => return sink(ChildEvent::Ended(Ending::not_started(problem, message))),
     };
     // If we die here: the child is found by its marker.
     let _ = failpoints::reached(When::After, "spawn");
-    let leader = launched.pid;
     let (orders, inbox) = mpsc::unbounded_channel();
     roster.enter(key, Claim { leader, marker: marker_in(spec), family: HashSet::new(), orders });
-    sink(ChildEvent::Started(launched.identity));
     let tended = Tended {
         entry: Entry { key, leader, roster: Rc::clone(roster) },
         ladder: Ladder::new(spec.stop),
         streams: Streams::new(out, err, activity, Rc::clone(roster), sink),
         watch: Watch::default(),
+        told_from: Some(Instant::now() + if spec.dies_with_parent { Duration::ZERO } else { STAYS }),
         orders: inbox,
         abandoned: None,
     };
@@ -209,17 +208,17 @@ fn spawn(roster: &Rc<Roster>, key: Key, spec: &CommandSpec, activity: Activity, 
 type Captured = (AsyncFd<OwnedFd>, Capture);
 
 /// Everything that can fail: the captures, the child, its pipes.
-fn start(spec: &CommandSpec) -> Result<(Launched, Captured, Captured), (StartProblem, String)> {
+fn start(spec: &CommandSpec) -> Result<(Pid, Captured, Captured), (StartProblem, String)> {
     let CaptureSpec { stdout, stderr, max_bytes, lines, secrets } = &spec.capture;
     let unsearchable = |error| (StartProblem::Other, format!("cannot search for secrets: {error}"));
     let splitter = (*lines == Lines::HandOver).then(LineSplitter::default);
     let out = Capture::new(stdout.clone(), *max_bytes, splitter, secrets).map_err(unsearchable)?;
     let err = Capture::new(stderr.clone(), *max_bytes, None, secrets).map_err(unsearchable)?;
-    let (launched, stdout, stderr) = launch(spec)?;
+    let (pid, stdout, stderr) = launch(spec)?;
     match (waitable(stdout), waitable(stderr)) {
-        (Ok(stdout), Ok(stderr)) => Ok((launched, (stdout, out), (stderr, err))),
+        (Ok(stdout), Ok(stderr)) => Ok((pid, (stdout, out), (stderr, err))),
         (Err(error), _) | (_, Err(error)) => {
-            end_unread(launched.pid);
+            end_unread(pid);
             Err((StartProblem::Limit, format!("cannot read from {}: {error}", spec.program.display())))
         }
     }

@@ -28,6 +28,10 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// How long output is waited for when everything has ended and somebody still holds the pipe.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long a short command's identity is nobody's business: to look it up and record it would cost more than most of them.
+/// In that time only its marker leads to it, as it does in any case until a record is made.
+pub(super) const STAYS: Duration = Duration::from_millis(50);
+
 /// How often a pipe is read after that limit.
 const LATE_READS: u32 = 32;
 
@@ -56,6 +60,8 @@ pub(super) struct Tended {
     pub(super) streams: Streams,
     pub(super) watch: super::watch::Watch,
     pub(super) orders: UnboundedReceiver<Order>,
+    /// When it is to be told that the child runs, and who it is; nothing once that was told.
+    pub(super) told_from: Option<Instant>,
     /// Held while the child is abandoned.
     pub(super) abandoned: Option<mpsc::Sender<()>>,
 }
@@ -123,6 +129,7 @@ impl Tended {
                         give_up = None;
                     }
                 }
+                () = until(self.told_from) => self.tell_start(),
                 () = self.watch.changed() => (self.streams.sink)(ChildEvent::FilesChanged),
                 () = self.streams.turn() => {}
             }
@@ -130,6 +137,13 @@ impl Tended {
                 give_up = Instant::now().checked_add(KILL_LIMIT);
             }
         }
+    }
+
+    /// The child is not reaped yet, so what the kernel says of its pid is of it, even if it has ended just now.
+    fn tell_start(&mut self) {
+        self.told_from = None;
+        let identity = identity::of_child(self.entry.leader);
+        (self.streams.sink)(ChildEvent::Started(identity));
     }
 
     fn obey(&mut self, order: Order) {

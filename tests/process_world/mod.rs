@@ -141,13 +141,16 @@ impl Running<'_> {
     }
 
     pub fn until_started(&mut self) -> Identity {
-        match self.events.recv_timeout(DEADLINE).unwrap() {
-            ChildEvent::Started(identity) => {
-                self.identity = Some(identity.clone());
-                identity
+        let begin = Instant::now();
+        while self.identity.is_none() {
+            let left = DEADLINE.checked_sub(begin.elapsed()).expect("nobody told that it started");
+            match self.events.recv_timeout(left).unwrap() {
+                ChildEvent::Started(identity) => self.identity = Some(identity),
+                ChildEvent::Line(bytes) => self.lines.push(String::from_utf8_lossy(&bytes).into_owned()),
+                other => panic!("did not start: {other:?}"),
             }
-            other => panic!("did not start: {other:?}"),
         }
+        self.identity.clone().unwrap()
     }
 
     pub fn until_files_changed(&self) {

@@ -149,7 +149,7 @@ fn fr_d20_a_stall_after_three_steps_loses_at_most_the_fourth() {
 }
 
 #[test]
-fn f33_fr_j13_fr_j14_a_holder_that_was_asleep_writes_nothing_after_the_takeover() {
+fn f33_fr_d29_fr_j10_fr_j13_fr_j14_a_holder_that_was_asleep_writes_nothing_after_the_takeover() {
     let world = World::new();
     world.policy(&[("leases", "{ ttl: 1500ms, heartbeat: 400ms }"), ("timeouts", "{ call: 10ms, grace: 300ms }")]);
     world.agent_task(

@@ -7,6 +7,7 @@ mod budgets;
 mod codex_runs;
 mod commands;
 mod crash;
+mod field_reports;
 mod kill_points;
 mod leases;
 mod ledger;

@@ -51,8 +51,7 @@ impl Attempt<'_> {
         });
         let activity = self.host.supervisor.spawn(child, spec, sink);
         let started = now().boot;
-        let (unrecorded, cause, counted_until) = (None, None, started);
-        self.active.push(Active { step, started, counted_until, child, unrecorded, activity, agent, cause });
+        self.active.push(Active { step, started, counted_until: started, child, activity, agent, cause: None });
     }
 
     fn build_command(&self, step: &StepSpec, execution: &Execution) -> Result<CommandSpec, EngineError> {

@@ -23,9 +23,6 @@ use crate::process::signals::{Press, StopSignal};
 const LOOK_MS: u64 = 1_000;
 /// Until the folder of side files is known: it appears within milliseconds of the conversation's id.
 const LOOK_FOR_FOLDER_MS: u64 = 20;
-/// How long a command's process may go without standing in the record. In that time only its marker leads to it, which is
-/// what leads to it anyway until the commit is made.
-pub(super) const UNKNOWN_FOR_MS: u64 = 50;
 
 impl Attempt<'_> {
     pub(super) fn wait(&mut self) -> Result<(), EngineError> {
@@ -54,10 +51,8 @@ impl Attempt<'_> {
             .iter()
             .filter_map(|a| a.agent.as_ref())
             .map(|agent| BootMs(present + if agent.at_work.watched { LOOK_MS } else { LOOK_FOR_FOLDER_MS }));
-        let unrecorded = self.active.iter().filter(|a| a.unrecorded.is_some());
-        let unrecorded = unrecorded.map(|a| BootMs(a.started.0 + UNKNOWN_FOR_MS));
         let limits = [Some(self.held.renews_from()), self.time_limit_at()].into_iter().flatten();
-        clocks.chain(looks).chain(unrecorded).chain(limits).min().unwrap_or(BootMs(present + 60_000))
+        clocks.chain(looks).chain(limits).min().unwrap_or(BootMs(present + 60_000))
     }
 
     fn next_clock(&self, active: &Active) -> (BootMs, TimeoutLayer) {
@@ -109,7 +104,6 @@ impl Attempt<'_> {
         }
         self.held.keep_lease()?;
         let present = now().boot;
-        self.record_children(BootMs(present.0.saturating_sub(UNKNOWN_FOR_MS)))?;
         for i in 0..self.active.len() {
             let (at, layer) = self.next_clock(&self.active[i]);
             if at <= present {

@@ -5,8 +5,7 @@ use crate::domain::agent_event::AgentEvent;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
-use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::Identity;
+use crate::domain::quantity::Millis;
 use crate::engine::error::EngineError;
 use crate::engine::host::now;
 use crate::engine::observer::Notice;
@@ -16,7 +15,8 @@ use crate::process::ChildEvent;
 impl Attempt<'_> {
     pub(super) fn child(&mut self, key: &StepKey, event: ChildEvent) -> Result<(), EngineError> {
         match event {
-            ChildEvent::Started(child) => self.started(key, child),
+            // If we die before this commit: the child is found by its marker. If we die after it: by its identity, too.
+            ChildEvent::Started(child) => self.held.record([Change::Child { step: key.clone(), child }]),
             ChildEvent::Line(line) => {
                 let events = self.at_work(key).map(|w| w.reader.stdout_line(&line)).unwrap_or_default();
                 self.agent_events(key, &events)?;
@@ -28,24 +28,6 @@ impl Attempt<'_> {
             ChildEvent::FilesChanged => self.read_side_files(key),
             ChildEvent::Ended(ending) => self.ended(key, &ending),
         }
-    }
-
-    /// An agent's process is recorded at once, a command's only if it stays: a commit would cost more than most of them.
-    fn started(&mut self, key: &StepKey, child: Identity) -> Result<(), EngineError> {
-        let Some(active) = self.active(key) else { return Ok(()) };
-        active.unrecorded = Some(child);
-        if active.agent.is_some() { self.record_children(BootMs(u64::MAX)) } else { Ok(()) }
-    }
-
-    /// Records the processes of what was started before this moment. If we die before the commit, a child is found by its
-    /// marker; if we die after it, by its identity, too.
-    pub(super) fn record_children(&mut self, before: BootMs) -> Result<(), EngineError> {
-        for active in self.active.iter_mut().filter(|a| a.started <= before) {
-            if let Some(child) = active.unrecorded.take() {
-                self.held.stage(Change::Child { step: active.step.key.clone(), child })?;
-            }
-        }
-        self.held.commit()
     }
 
     fn active(&mut self, key: &StepKey) -> Option<&mut Active> {

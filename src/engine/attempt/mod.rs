@@ -32,7 +32,7 @@ use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline::{self, Move};
 use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::{Identity, RunRecord};
+use crate::domain::record::RunRecord;
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepKind, StepSpec, When};
@@ -137,8 +137,6 @@ struct Active {
     /// Its active time is recorded up to here.
     counted_until: BootMs,
     child: ChildId,
-    /// Its process, as long as the record does not know it (see [`clock::UNKNOWN_FOR_MS`]).
-    unrecorded: Option<Identity>,
     activity: Activity,
     agent: Option<ActiveAgent>,
     /// Why it is being stopped.
