@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use agentrun::agents::{self, AgentEnd, AgentError, AgentRequest, InspectRequest, Progress, Reader, ReaderRequest};
 use agentrun::domain::agent_event::{AgentEvent, Metered};
+use agentrun::domain::budget::Certainty;
 use agentrun::domain::failure::Code;
 use agentrun::domain::outcome::ProcessEnd;
 use agentrun::domain::policy::AgentRules;
@@ -24,6 +25,7 @@ fn request(rules: &AgentRules, execution: u32) -> ReaderRequest<'_> {
         private_home: Path::new("/none"),
         rules,
         execution,
+        prompt_bytes: 300,
     }
 }
 
@@ -63,7 +65,14 @@ fn every_line_of_the_contract_is_understood() {
         ],
         0,
     );
-    let metered = Metered { response: "7/r1".into(), input: 1000, cached: 10, output: 50, cost_micros: Some(10_000) };
+    let metered = Metered {
+        response: "7/r1".into(),
+        input: 1000,
+        cached: 10,
+        output: 50,
+        cost_micros: Some(10_000),
+        certainty: Certainty::Told,
+    };
     let expected = [
         AgentEvent::Session { id: "abc".into(), model: Some("m1".into()) },
         AgentEvent::Message { text: "I will look around first.".into() },
@@ -139,7 +148,14 @@ fn f46_counters_never_shrink_and_a_doubtful_cache_counts_as_none() {
         r#"{"type":"usage","response":"a","input":80,"cached":10,"output":60,"cost_usd":0.4}"#,
     ];
     let last = usages(&lines).pop().unwrap();
-    let kept = Metered { response: "7/a".into(), input: 100, cached: 10, output: 60, cost_micros: Some(500_000) };
+    let kept = Metered {
+        response: "7/a".into(),
+        input: 100,
+        cached: 10,
+        output: 60,
+        cost_micros: Some(500_000),
+        certainty: Certainty::Told,
+    };
     assert_eq!(last, kept);
     let doubtful = r#"{"type":"usage","response":"a","input":100,"cached":200,"output":50,"cost_usd":-1}"#;
     let metered = usages(&[doubtful]).remove(0);

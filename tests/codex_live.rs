@@ -132,6 +132,7 @@ impl World {
             private_home: home,
             rules: &self.rules,
             execution: 1,
+            prompt_bytes: 300,
         }
     }
 

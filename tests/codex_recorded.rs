@@ -76,7 +76,7 @@ impl Stage {
 
     fn request<'a>(&'a self, session: Option<&'a str>) -> ReaderRequest<'a> {
         let (env, private_home, rules) = (&self.env, self.home.path(), &self.rules);
-        ReaderRequest { protocol: Protocol::Codex, session, env, private_home, rules, execution: 1 }
+        ReaderRequest { protocol: Protocol::Codex, session, env, private_home, rules, execution: 1, prompt_bytes: 300 }
     }
 
     fn reader(&self, session: Option<&str>) -> Box<dyn Reader> {

@@ -8,19 +8,21 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::endings::{Said, verdict};
-use super::figures::{Figures, Tokens, complaint};
+use super::figures::{Figures, Tokens, complaint, whole_text};
 use super::tail::Tail;
 use super::tools::Tools;
 use super::wording::{clip, one_line};
 use super::{
-    AgentCommand, AgentEnd, AgentError, AgentRequest, InspectRequest, Inspection, Progress, Reader, SessionFate,
-    program,
+    AgentCommand, AgentEnd, AgentError, AgentRequest, InspectRequest, Inspection, Progress, Reader, ReaderRequest,
+    SessionFate, program,
 };
 use crate::domain::agent_event::{AgentEvent, Metered};
+use crate::domain::budget::{Certainty, Estimate};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::machine::Word as _;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
+use crate::domain::task::Protocol;
 use crate::process::spec::{PoliteSignal, Stdin};
 
 /// A dollar figure above this is no measurement.
@@ -74,7 +76,7 @@ pub(crate) fn environment(request: &AgentRequest<'_>) -> Vec<(OsString, OsString
 
 /// Reads what was kept of the output: the protocol has no other records.
 pub(crate) fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentError> {
-    let mut reader = ProtocolReader::new(request.reader.execution);
+    let mut reader = ProtocolReader::new(&request.reader);
     let mut events = Vec::new();
     if let Some(transcript) = request.transcript.filter(|path| path.exists()) {
         let poll = Tail::new(transcript.to_owned()).poll(|_, line| events.extend(reader.stdout_line(line)));
@@ -86,13 +88,20 @@ pub(crate) fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentE
         (None, None) => Progress::Lost,
         _ => Progress::Finished(reader.finish(&ProcessEnd::Exited { code: 0 }, "")),
     };
-    Ok(Inspection { events, progress, last_record_at: None })
+    let untold = match progress {
+        Progress::Finished(_) => None,
+        _ => reader.untold(&ProcessEnd::Vanished),
+    };
+    Ok(Inspection { events, progress, untold, last_record_at: None })
 }
 
 /// Reads one execution.
 #[derive(Debug)]
 pub struct ProtocolReader {
     execution: u32,
+    /// `None` for a recording, which calls no model.
+    prompt_bytes: Option<u64>,
+    said_bytes: u64,
     begun: bool,
     has_session: bool,
     tools: Tools,
@@ -105,10 +114,12 @@ pub struct ProtocolReader {
 }
 
 impl ProtocolReader {
-    /// For the execution with this number within the run.
-    pub fn new(execution: u32) -> Self {
+    /// For one execution.
+    pub fn new(request: &ReaderRequest<'_>) -> Self {
         Self {
-            execution,
+            execution: request.execution,
+            prompt_bytes: (request.protocol != Protocol::Replay).then_some(request.prompt_bytes),
+            said_bytes: 0,
             begun: false,
             has_session: false,
             tools: Tools::default(),
@@ -171,11 +182,19 @@ impl ProtocolReader {
             self.figures.judge(&value["input"], &value["cached"], &value["output"]);
         let (cost_micros, cost_is_wrong) = cost(&value["cost_usd"]);
         wrong.extend(cost_is_wrong.then(|| format!("cost_usd {}", one_line(&value["cost_usd"].to_string(), 40))));
-        let mut now = Metered { response: response.clone(), input, cached, output, cost_micros };
+        let certainty = Tokens::certainty(&wrong);
+        self.said_bytes = 0;
+        let mut now = Metered { response: response.clone(), input, cached, output, cost_micros, certainty };
         if let Some(before) = self.usage.get(&response) {
-            let shrunk = now.input < before.input || now.output < before.output;
-            wrong.extend(shrunk.then(|| "smaller than before".to_owned()));
-            now = larger(before, &now);
+            now = match (before.certainty, certainty) {
+                (Certainty::Told, Certainty::Estimated) => before.clone(),
+                (Certainty::Estimated, Certainty::Told) => now,
+                _ => {
+                    let shrunk = now.input < before.input || now.output < before.output;
+                    wrong.extend(shrunk.then(|| "smaller than before".to_owned()));
+                    larger(before, &now)
+                }
+            };
         }
         self.usage.insert(response, now.clone());
         let mut events = vec![AgentEvent::Usage(now)];
@@ -220,6 +239,7 @@ impl ProtocolReader {
 
 impl Reader for ProtocolReader {
     fn stdout_line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
+        self.said_bytes = self.said_bytes.saturating_add(line.len() as u64);
         parse(line).map(|value| self.event(&value)).unwrap_or_default()
     }
 
@@ -229,6 +249,20 @@ impl Reader for ProtocolReader {
 
     fn watch(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// A program that told usage and was cut between two tools was waiting for a model. One that told none at all has still
+    /// read its prompt and written what it said.
+    fn untold(&self, end: &ProcessEnd) -> Option<Estimate> {
+        let prompt = self.prompt_bytes.filter(|_| self.begun || end.was_cut())?;
+        let is_over = self.result.is_some() || self.failure.is_some() || !end.was_cut();
+        match (self.figures.any(), is_over) {
+            (true, true) => None,
+            (true, false) if self.tools.in_progress() => None,
+            (true, false) => Some(self.figures.cut_call(self.said_bytes)),
+            (false, true) => Some(whole_text(prompt, self.said_bytes)),
+            (false, false) => Some(self.figures.cut_call(prompt.saturating_add(self.said_bytes))),
+        }
     }
 
     fn finish(&mut self, end: &ProcessEnd, stderr: &str) -> AgentEnd {
@@ -279,6 +313,7 @@ fn larger(a: &Metered, b: &Metered) -> Metered {
         cached: if b.input >= a.input { b.cached } else { a.cached.min(b.cached) },
         output: a.output.max(b.output),
         cost_micros: a.cost_micros.max(b.cost_micros),
+        certainty: b.certainty,
     }
 }
 

@@ -4,18 +4,27 @@
 use serde_json::Value;
 
 use super::wording::one_line;
+use crate::domain::budget::{Certainty, Estimate};
 
 /// More tokens in one response are no measurement.
 const MOST_TOKENS: u64 = 100_000_000;
 /// Stands in for an unbelievable figure of an agent that has shown none before.
 const INPUT: u64 = 20_000;
 const OUTPUT: u64 = 4_000;
+/// Bytes of text per token, at least: a guess is rather too high than too low.
+const BYTES_PER_TOKEN: u64 = 3;
 
 /// What one execution has shown so far.
 #[derive(Debug)]
 pub(crate) struct Figures {
     input: u64,
     output: u64,
+    last: Option<Estimate>,
+}
+
+/// The most tokens that so much text can be.
+pub(crate) fn tokens_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
 /// The tokens of one response, with what was wrong about them.
@@ -33,7 +42,7 @@ pub(crate) struct Tokens {
 
 impl Default for Figures {
     fn default() -> Self {
-        Self { input: INPUT, output: OUTPUT }
+        Self { input: INPUT, output: OUTPUT, last: None }
     }
 }
 
@@ -60,8 +69,38 @@ impl Figures {
             self.input = self.input.max(input);
             self.output = self.output.max(output);
         }
+        self.last = Some(Estimate { input, cached, output, cost_micros: None });
         Tokens { input, cached, output, wrong }
     }
+
+    /// True once a response was told.
+    pub(crate) fn any(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// A call whose answer nobody saw. The context of the last one is sent again, with its answer and with what came in
+    /// since (`bytes`, of which no more can be new than a first call may hold); its cached part is cached again. A first
+    /// call sends `bytes`. The answer is as long as the longest so far, and no shorter than a long one.
+    pub(crate) fn cut_call(&self, bytes: u64) -> Estimate {
+        let Some(last) = self.last else {
+            return Estimate { input: tokens_of(bytes), output: self.output, ..Estimate::default() };
+        };
+        let more = tokens_of(bytes).min(INPUT);
+        let input = last.input.saturating_add(last.output).saturating_add(more);
+        Estimate { input, cached: last.cached, output: self.output, cost_micros: None }
+    }
+}
+
+impl Tokens {
+    /// Figures of which one was not believed are an estimate.
+    pub(crate) fn certainty(wrong: &[String]) -> Certainty {
+        if wrong.is_empty() { Certainty::Told } else { Certainty::Estimated }
+    }
+}
+
+/// What a program cost that tells no figures: it read its prompt and wrote its answer.
+pub(crate) fn whole_text(prompt_bytes: u64, answer_bytes: u64) -> Estimate {
+    Estimate { input: tokens_of(prompt_bytes), output: tokens_of(answer_bytes), ..Estimate::default() }
 }
 
 /// What is told about a response whose figures were not believed.
@@ -83,6 +122,16 @@ fn tokens(value: &Value) -> Option<u64> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn r_r4_a_cut_call_is_estimated_no_lower_than_what_is_sent_again() {
+        let mut figures = Figures::default();
+        assert_eq!(figures.cut_call(3001), Estimate { input: 1001, output: OUTPUT, ..Estimate::default() });
+        figures.judge(&json!(90_000), &json!(80_000), &json!(6_000));
+        let next = figures.cut_call(300);
+        assert_eq!(next, Estimate { input: 96_100, cached: 80_000, output: 6_000, cost_micros: None });
+        assert_eq!(figures.cut_call(u64::MAX).input, 96_000 + INPUT, "whatever a tool printed");
+    }
 
     #[test]
     fn f46_an_unbelievable_figure_counts_no_less_than_what_was_shown_before() {

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::domain::agent_event::AgentEvent;
+use crate::domain::budget::Estimate;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::policy::AgentRules;
@@ -181,6 +182,10 @@ pub trait Reader: Send {
         0
     }
 
+    /// What it cost beyond everything that was told, when it ended like this: a model call that was cut has no figures
+    /// anywhere, and some agents never tell any. Careful, within reason; `None` when everything is known.
+    fn untold(&self, end: &ProcessEnd) -> Option<Estimate>;
+
     /// The verdict, after the process ended and everything was read: `side_files` was called once more after the end.
     /// `stderr` is the end of standard error.
     fn finish(&mut self, end: &ProcessEnd, stderr: &str) -> AgentEnd;
@@ -200,6 +205,8 @@ pub struct ReaderRequest<'a> {
     pub private_home: &'a Path,
     /// The policy's entry for the agent.
     pub rules: &'a AgentRules,
+    /// The size of its prompt: what a first call costs at least, when nobody says what it cost.
+    pub prompt_bytes: u64,
     /// The number of the step's execution within the run: makes names unique that the agent keeps unique only within
     /// one execution.
     pub execution: u32,
@@ -225,6 +232,8 @@ pub struct Inspection {
     pub events: Vec<AgentEvent>,
     /// How far it got.
     pub progress: Progress,
+    /// As [`Reader::untold`] of a process whose end nobody saw.
+    pub untold: Option<Estimate>,
     /// The time of its last record, in milliseconds since the epoch.
     pub last_record_at: Option<i64>,
 }
@@ -278,8 +287,8 @@ pub fn command(request: &AgentRequest<'_>) -> Result<AgentCommand, AgentError> {
 pub fn reader(request: &ReaderRequest<'_>) -> Box<dyn Reader> {
     match request.protocol {
         Protocol::Codex => Box::new(codex::CodexReader::new(request)),
-        Protocol::Replay | Protocol::Agentrun => Box::new(agentrun_protocol::ProtocolReader::new(request.execution)),
-        Protocol::Text => Box::new(text::TextReader::default()),
+        Protocol::Replay | Protocol::Agentrun => Box::new(agentrun_protocol::ProtocolReader::new(request)),
+        Protocol::Text => Box::new(text::TextReader::new(request)),
     }
 }
 
@@ -288,8 +297,7 @@ pub fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentError> {
     match request.reader.protocol {
         Protocol::Codex => codex::inspect(request),
         Protocol::Replay | Protocol::Agentrun => agentrun_protocol::inspect(request),
-        // Without the exit code nothing tells whether the text is whole.
-        Protocol::Text => Ok(Inspection { events: Vec::new(), progress: Progress::Lost, last_record_at: None }),
+        Protocol::Text => text::inspect(request),
     }
 }
 

@@ -1,13 +1,19 @@
-//! A program whose standard output is its answer. It tells neither tokens nor tools; exit code 0 with a text that is not
-//! blank is all there is to go by.
+//! A program whose standard output is its answer. It tells neither tokens nor tools: its tokens are estimated from the size
+//! of its prompt and its answer (R-R4), as it writes; exit code 0 with a text that is not blank is all there is to go by.
 
 use std::path::PathBuf;
 
 use super::endings::{Said, verdict};
+use super::figures::{Figures, whole_text};
+use super::tail::Tail;
 use super::tools::Tools;
 use super::wording::clip;
-use super::{AgentCommand, AgentEnd, AgentError, AgentRequest, Reader, SessionFate, agentrun_protocol};
-use crate::domain::agent_event::AgentEvent;
+use super::{
+    AgentCommand, AgentEnd, AgentError, AgentRequest, InspectRequest, Inspection, Progress, Reader, ReaderRequest,
+    SessionFate, agentrun_protocol,
+};
+use crate::domain::agent_event::{AgentEvent, Metered};
+use crate::domain::budget::{Certainty, Estimate};
 use crate::domain::outcome::ProcessEnd;
 
 /// Bytes of the answer that are kept: its end.
@@ -18,15 +24,52 @@ pub(crate) fn command(request: &AgentRequest<'_>) -> Result<AgentCommand, AgentE
     agentrun_protocol::command(request)
 }
 
+/// How much an answer grows before it is counted anew: each time costs a commit.
+const COUNTED_EACH: u64 = 4 << 10;
+
+/// What was kept of its output. Without the exit code nothing tells whether the text is whole.
+pub(crate) fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentError> {
+    let mut reader = TextReader::new(&request.reader);
+    let mut events = Vec::new();
+    if let Some(transcript) = request.transcript.filter(|path| path.exists()) {
+        let poll = Tail::new(transcript.to_owned()).poll(|_, line| events.extend(reader.stdout_line(line)));
+        poll.map_err(|source| AgentError::Unreadable { path: transcript.to_owned(), source })?;
+    }
+    let untold = reader.untold(&ProcessEnd::Vanished);
+    Ok(Inspection { events, progress: Progress::Lost, untold, last_record_at: None })
+}
+
 /// Keeps the end of the output.
 #[derive(Debug, Default)]
 pub struct TextReader {
+    response: String,
+    prompt_bytes: u64,
+    /// Bytes of the answer, and how many of them are counted.
+    said: u64,
+    counted: Option<u64>,
     kept: Vec<u8>,
     cut: bool,
     begun: bool,
 }
 
 impl TextReader {
+    /// For one execution.
+    pub fn new(request: &ReaderRequest<'_>) -> Self {
+        let response = format!("{}/answer", request.execution);
+        Self { response, prompt_bytes: request.prompt_bytes, ..Self::default() }
+    }
+
+    /// The estimate so far, each time it has grown enough.
+    fn count(&mut self) -> Option<AgentEvent> {
+        if self.counted.is_some_and(|counted| self.said - counted < COUNTED_EACH) {
+            return None;
+        }
+        self.counted = Some(self.said);
+        let Estimate { input, cached, output, cost_micros } = whole_text(self.prompt_bytes, self.said);
+        let (response, certainty) = (self.response.clone(), Certainty::Estimated);
+        Some(AgentEvent::Usage(Metered { response, input, cached, output, cost_micros, certainty }))
+    }
+
     fn answer(&self) -> String {
         let start = self.kept.len().saturating_sub(KEPT);
         String::from_utf8_lossy(&self.kept[start..]).trim_start_matches('\u{fffd}').to_owned()
@@ -36,6 +79,7 @@ impl TextReader {
 impl Reader for TextReader {
     fn stdout_line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         self.begun = true;
+        self.said = self.said.saturating_add(line.len() as u64 + 1);
         self.kept.extend_from_slice(&line[line.len().saturating_sub(KEPT)..]);
         self.kept.push(b'\n');
         // Cut seldom and by much, so that a long output is not moved once per line.
@@ -44,7 +88,8 @@ impl Reader for TextReader {
             self.cut = true;
         }
         let text = clip(String::from_utf8_lossy(line).trim_end(), 64 << 10);
-        if text.is_empty() { Vec::new() } else { vec![AgentEvent::Message { text }] }
+        let message = (!text.is_empty()).then_some(AgentEvent::Message { text });
+        message.into_iter().chain(self.count()).collect()
     }
 
     fn side_files(&mut self) -> Vec<AgentEvent> {
@@ -53,6 +98,17 @@ impl Reader for TextReader {
 
     fn watch(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// What the answer grew by since it was counted last; of a cut one, also what it would have gone on with.
+    fn untold(&self, end: &ProcessEnd) -> Option<Estimate> {
+        let prompt = if self.counted.is_some() { 0 } else { self.prompt_bytes };
+        let rest = whole_text(prompt, self.said - self.counted.unwrap_or(0));
+        match (end.was_cut(), self.begun) {
+            (true, _) => Some(rest.plus(&Figures::default().cut_call(0))),
+            (false, true) => Some(rest).filter(|rest| *rest != Estimate::default()),
+            (false, false) => None,
+        }
     }
 
     fn finish(&mut self, end: &ProcessEnd, stderr: &str) -> AgentEnd {

@@ -230,12 +230,12 @@ pub struct StatusArgs {
 /// `show`.
 #[derive(Debug, ClapArgs)]
 pub struct ShowArgs {
-    /// The run, its task, or its support code.
-    pub run: String,
+    /// The run, its task, or its support code; inside a run its own.
+    pub run: Option<String>,
     /// Only this step.
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// The limits: used and left.
+    /// The limits: used, estimated, reserved and left.
     #[arg(long)]
     pub budget: bool,
 }

@@ -31,7 +31,7 @@ macro_rules! table {
 }
 
 table! {
-    AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree.";
+    AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree. Agents get it, so that `agentrun show --budget` works inside a run.";
     AGENTRUN_POLICY_REF, Caller, "The commit or branch that the policy is read from, instead of the checkout; as `--policy-ref`.";
     GITHUB_BASE_REF, Caller, "On a pull request: the branch whose policy holds, unless another is named.";
     CI_MERGE_REQUEST_TARGET_BRANCH_NAME, Caller, "The same on a merge request of GitLab.";
@@ -45,6 +45,7 @@ table! {
     AGENTRUN_RUN_ID, Agentrun, "The run that a child belongs to; agentrun started with it knows that it is inside a run.";
     AGENTRUN_ATTEMPT, Agentrun, "The attempt's number, from 1.";
     AGENTRUN_STEP, Agentrun, "The step's key.";
+    AGENTRUN_BUDGET, Agentrun, "For agents: the limits as they are at the start of the step, as `show --budget --json` tells them: limit, used, estimated, reserved, left.";
     AGENTRUN_REQUEST_ID, Agentrun, "The request that the run was started or resumed by, for tracing.";
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::budget::Certainty;
 use super::failure::Failure;
 
 /// One thing that an agent did or said.
@@ -66,4 +67,7 @@ pub struct Metered {
     pub output: u64,
     /// Cost in millionths of a dollar, where the agent says it.
     pub cost_micros: Option<u64>,
+    /// Estimated where the agent said something unbelievable (F46), or never says any.
+    #[serde(default)]
+    pub certainty: Certainty,
 }

@@ -70,10 +70,75 @@ pub struct Budget {
     pub task: Limits,
 }
 
-/// What was used. Counters only grow (I9).
+/// Whether somebody said a figure, or agentrun had to think of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// The agent said it.
+    #[default]
+    Told,
+    /// Nobody did: a careful estimate, which the next figure of the same name replaces.
+    Estimated,
+}
+
+/// Tokens and cost that nobody wrote down: a call that was cut, an agent without figures. Kept apart from what was told, so
+/// that every sum can say how much of it is a guess; counted like everything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Estimate {
+    /// All input tokens.
+    pub input: u64,
+    /// The cached part.
+    pub cached: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Cost in millionths of a dollar, where there is a price.
+    pub cost_micros: Option<u64>,
+}
+
+impl Estimate {
+    /// Uncached input plus output.
+    pub fn tokens(&self) -> u64 {
+        self.input.saturating_sub(self.cached).saturating_add(self.output)
+    }
+
+    /// The cached part added.
+    pub fn total_tokens(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cached: self.cached.saturating_add(other.cached),
+            output: self.output.saturating_add(other.output),
+            cost_micros: either(self.cost_micros, other.cost_micros),
+        }
+    }
+
+    /// How much of one kind is estimated.
+    pub fn of(&self, kind: LimitKind) -> u64 {
+        match kind {
+            LimitKind::Tokens => self.tokens(),
+            LimitKind::TotalTokens => self.total_tokens(),
+            LimitKind::Cost => self.cost_micros.unwrap_or(0),
+            LimitKind::Time | LimitKind::ToolCalls | LimitKind::Attempts => 0,
+        }
+    }
+}
+
+/// A sum is known when one of its parts is.
+fn either(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+    }
+}
+
+/// What was used. What was told only grows (I9); an estimate gives way to the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// All input tokens, the cached ones included.
+    /// All input tokens that were told, the cached ones included.
     pub input: u64,
     /// The cached part of `input`.
     pub cached: u64,
@@ -87,6 +152,9 @@ pub struct Usage {
     pub active: Millis,
     /// Attempts that ended in failure or crash.
     pub failed_attempts: u64,
+    /// What nobody told; every sum below contains it.
+    #[serde(default)]
+    pub estimated: Estimate,
 }
 
 /// A limit that was crossed: which, by how much (R-R4).
@@ -126,28 +194,31 @@ impl Price {
 impl Usage {
     /// Uncached input plus output: what a context that is re-sent at each call really costs.
     pub fn tokens(&self) -> u64 {
-        self.input.saturating_sub(self.cached).saturating_add(self.output)
+        let told = self.input.saturating_sub(self.cached).saturating_add(self.output);
+        told.saturating_add(self.estimated.tokens())
     }
 
     /// The cached part added.
     pub fn total_tokens(&self) -> u64 {
-        self.input.saturating_add(self.output)
+        self.input.saturating_add(self.output).saturating_add(self.estimated.total_tokens())
+    }
+
+    /// Millionths of a dollar; `None` when nothing said a cost and there is no price.
+    pub fn cost(&self) -> Option<u64> {
+        either(self.cost_micros, self.estimated.cost_micros)
     }
 
     /// Both together. A cost is known when one of them is.
     pub fn plus(&self, other: &Self) -> Self {
-        let cost_micros = match (self.cost_micros, other.cost_micros) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-        };
         Self {
             input: self.input.saturating_add(other.input),
             cached: self.cached.saturating_add(other.cached),
             output: self.output.saturating_add(other.output),
-            cost_micros,
+            cost_micros: either(self.cost_micros, other.cost_micros),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             active: Millis(self.active.0.saturating_add(other.active.0)),
             failed_attempts: self.failed_attempts.saturating_add(other.failed_attempts),
+            estimated: self.estimated.plus(&other.estimated),
         }
     }
 
@@ -158,7 +229,7 @@ impl Usage {
             LimitKind::TotalTokens => self.total_tokens(),
             LimitKind::Time => self.active.0,
             LimitKind::ToolCalls => self.tool_calls,
-            LimitKind::Cost => self.cost_micros.unwrap_or(0),
+            LimitKind::Cost => self.cost().unwrap_or(0),
             LimitKind::Attempts => self.failed_attempts,
         }
     }
@@ -218,6 +289,17 @@ impl Limits {
         })
     }
 
+    /// The limits of which this share (in thousandths) is used, and that still hold: worth a warning.
+    pub fn nearly(&self, scope: Scope, used: &Usage, permille: u32) -> Vec<Breach> {
+        use super::machine::Word as _;
+        let near = |kind: &LimitKind| {
+            let (limit, used) = (self.of(*kind)?, used.of(*kind));
+            let reached = u128::from(used) * 1000 >= u128::from(limit) * u128::from(permille);
+            (reached && used > 0 && used <= limit).then_some(Breach { scope, kind: *kind, limit, used })
+        };
+        LimitKind::ALL.iter().filter_map(near).collect()
+    }
+
     /// The first limit that leaves no room for anything more: a new agent call must not begin.
     pub fn exhausted(&self, scope: Scope, used: &Usage) -> Option<Breach> {
         use super::machine::Word as _;
@@ -229,9 +311,23 @@ impl Limits {
     }
 }
 
+impl Breach {
+    /// As long as it is none: how far the limit is used, and what is left.
+    pub fn warning(&self) -> String {
+        let share = u128::from(self.used) * 100 / u128::from(self.limit.max(1));
+        let (scope, kind, left) = (self.scope, self.kind, self.limit.saturating_sub(self.used));
+        let [limit, used, left] = [self.limit, self.used, left].map(|n| self.amount(n));
+        format!("{scope}.{kind}: {share} % of {limit} are used ({used}), {left} left")
+    }
+
+    fn amount(&self, n: u64) -> String {
+        self.kind.amount(n)
+    }
+}
+
 impl std::fmt::Display for Breach {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let amount = |n: u64| self.kind.amount(n);
+        let amount = |n: u64| self.amount(n);
         let over = self.used.saturating_sub(self.limit);
         let (scope, kind) = (self.scope, self.kind);
         write!(
@@ -247,6 +343,7 @@ impl std::fmt::Display for Breach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::machine::Word as _;
 
     fn usage(input: u64, cached: u64, output: u64) -> Usage {
         Usage { input, cached, output, ..Usage::default() }
@@ -264,6 +361,25 @@ mod tests {
         assert_eq!(limits.breach(Scope::Task, &usage(1000, 0, 0)), None);
         let breach = limits.breach(Scope::Task, &usage(1500, 0, 50)).unwrap();
         assert_eq!(breach.to_string(), "task.tokens is limited to 1000, used 1550, 550 over");
+    }
+
+    #[test]
+    fn fr_f11_from_a_share_on_a_limit_is_worth_a_warning_until_it_is_crossed() {
+        let limits = Limits { tokens: Some(1000), time: Some(Millis(0)), ..Limits::default() };
+        let near = |tokens| limits.nearly(Scope::Task, &usage(tokens, 0, 0), 800);
+        assert_eq!((near(0), near(799), near(1001)), (vec![], vec![], vec![]));
+        let warnings: Vec<_> = near(850).iter().map(Breach::warning).collect();
+        assert_eq!(warnings, ["task.tokens: 85 % of 1000 are used (850), 150 left"]);
+        assert_eq!(near(1000).len(), 1);
+    }
+
+    #[test]
+    fn an_estimate_counts_and_is_known_apart() {
+        let estimated = Estimate { input: 100, cached: 40, output: 7, cost_micros: Some(9) };
+        let used = Usage { estimated, ..usage(1000, 500, 3) };
+        assert_eq!((used.tokens(), used.total_tokens(), used.cost()), (570, 1110, Some(9)));
+        assert_eq!((used.plus(&used).tokens(), used.of(LimitKind::Cost)), (1140, 9));
+        assert_eq!(LimitKind::ALL.iter().map(|k| estimated.of(*k)).sum::<u64>(), 67 + 107 + 9);
     }
 
     #[test]

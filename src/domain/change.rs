@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::budget::Certainty;
 use super::event::EventKind;
 use super::failure::Failure;
 use super::hash::encoding::Sha256Hash;
@@ -141,7 +142,8 @@ pub struct ExecutionEnd {
     pub active: Millis,
 }
 
-/// One counted thing: a model response, or a tool call.
+/// One counted thing: a model response, a tool call, or what is estimated where nobody told a figure. What was told only
+/// grows and takes the place of an estimate; an estimate takes the place of an earlier one, and of nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeterItem {
     /// Unique within the run.
@@ -156,4 +158,6 @@ pub struct MeterItem {
     pub cost_micros: Option<u64>,
     /// Tool calls: 1 for a tool call, 0 for a response.
     pub tool_calls: u64,
+    /// Whether somebody said these figures.
+    pub certainty: Certainty,
 }

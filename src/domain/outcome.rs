@@ -61,6 +61,13 @@ pub enum ProcessEnd {
     Vanished,
 }
 
+impl ProcessEnd {
+    /// True when something from outside ended it in the middle of its work, so that its last words may be missing.
+    pub fn was_cut(&self) -> bool {
+        !matches!(self, Self::Exited { .. } | Self::FailedToStart { .. })
+    }
+}
+
 words! {
     /// How the agent's process ended, as the JSON of a run says it.
     pub enum ProcessFact {

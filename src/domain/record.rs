@@ -217,6 +217,8 @@ pub struct ExecutionRecord {
     pub result: Option<String>,
     /// Time in which it was active.
     pub active: Millis,
+    /// How many of its tokens are an estimate.
+    pub estimated: u64,
     /// Began.
     pub started_at: UtcMs,
     /// Ended.
@@ -305,6 +307,8 @@ pub struct RunView {
     pub attempt_usage: Usage,
     /// What the task used since its last verified success, all runs together.
     pub task_usage: Usage,
+    /// Attempts of the task that are under way, those of its other runs too: each is set aside from the limit of attempts.
+    pub open_attempts: u64,
     /// The end of its audit chain.
     pub chain: ChainHead,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::breaker::{Breaker, BreakerState, Cause};
-use super::budget::Usage;
+use super::budget::{Estimate, Usage};
 use super::event::{ChainHead, EVENT_VERSION, Event, EventKind};
 use super::failure::Code;
 use super::hash::context::ContextFile;
@@ -154,6 +154,7 @@ pub(crate) fn view(status: RunStatus) -> RunView {
         usage: used(),
         attempt_usage: used(),
         task_usage: used().plus(&Usage { input: 8000, output: 655, ..Usage::default() }),
+        open_attempts: 0,
         chain: ChainHead { count: 42, head: Sha256Hash::of(b"head") },
         steps,
         run,
@@ -169,6 +170,7 @@ fn used() -> Usage {
         tool_calls: 7,
         active: Millis(8123),
         failed_attempts: 0,
+        estimated: Estimate::default(),
     }
 }
 
@@ -199,6 +201,7 @@ fn execution(step: &str, from: u64, result: Option<&str>) -> ExecutionRecord {
         end: Some(ProcessEnd::Exited { code: 0 }),
         result: result.map(ToOwned::to_owned),
         active: Millis(812),
+        estimated: 0,
         started_at: at(from),
         finished_at: Some(at(from).plus(Millis(812))),
     }

@@ -156,7 +156,7 @@ fn settle_agent(
     let execution = last(view, step);
     let inspection = inspect(host, held, copy, (view, execution))?;
     if let (Some(execution), Some(inspection)) = (execution, &inspection) {
-        let items = agent::items_of(&inspection.events, &held.inputs, step);
+        let items = agent::items_of(inspection, &held.inputs, execution);
         let active = active_until_last_sign(execution, view);
         held.stage(Change::Usage { step: step.clone(), items, active })?;
         if let Progress::Finished(end) = &inspection.progress
@@ -176,8 +176,8 @@ fn inspect(
     (view, execution): (&RunView, Option<&ExecutionRecord>),
 ) -> Result<Option<Inspection>, EngineError> {
     let Some(execution) = execution else { return Ok(None) };
-    let transcript = host.home.run_dir(&held.hold.run)?.step_file(files(view, execution), StepFile::Events);
-    agent::inspect(host, &held.inputs, (execution, &transcript), copy.workspace.dir())
+    let of_run = (&held.hold.run, &held.inputs);
+    agent::inspect(host, of_run, (execution, files(view, execution)), copy.workspace.dir())
 }
 
 /// Takes an agent's work as it is: it had finished, and is not paid for twice.
@@ -221,6 +221,11 @@ fn go_on(
 ) -> Result<(), EngineError> {
     let execution = last(view, step);
     let inspection = inspect(host, held, copy, (view, execution))?;
+    if let (Some(execution), Some(inspection)) = (execution.filter(|e| e.estimated > 0), &inspection) {
+        // Its records may have come to their end since its cost was estimated.
+        let items = agent::items_of(inspection, &held.inputs, execution);
+        held.stage(Change::Usage { step: step.clone(), items, active: execution.active })?;
+    }
     decide_call(host, held, copy, Cut { view, step, execution, inspection, left_work }, calls)
 }
 

@@ -25,7 +25,7 @@ use crate::domain::record::{Identity, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::domain::step::StepState;
 use crate::process::signals::StopKind;
-use crate::store::{Claim, Hold, Store};
+use crate::store::{Claim, Hold, Store, StoreError};
 
 /// A run at rest again.
 pub struct Rested {
@@ -51,8 +51,13 @@ pub struct Claimed {
     pub insists: bool,
 }
 
-/// Claims a run that is at rest, or that its holder has abandoned.
-pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) -> Result<Claimed, EngineError> {
+/// Claims a run that is at rest, or that its holder has abandoned. An attempt is reserved against the limit, if one is given.
+pub fn claim(
+    who: &Who,
+    mut store: Store,
+    run: &RunRecord,
+    (opened_by, attempts): (OpenedBy, Option<u64>),
+) -> Result<Claimed, EngineError> {
     let event = match (run.status, opened_by) {
         (RunStatus::Pending, _) => RunEvent::Start,
         (RunStatus::Running, _) => RunEvent::TakeOver,
@@ -69,6 +74,7 @@ pub fn claim(who: &Who, mut store: Store, run: &RunRecord, opened_by: OpenedBy) 
         holder: this_process()?,
         lease_until: lease_until(&now(), &policy.leases),
         expected_fence: run.fence,
+        attempts: attempts.filter(|_| event != RunEvent::TakeOver),
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
     let last_sign = run.heartbeat_at.max(run.finished_at);
@@ -108,7 +114,15 @@ pub fn carry_out(
         if record.fence != hold.fence || record.status != RunStatus::Retrying {
             return Ok(rested);
         }
-        claimed = claim(&host.who, rested.store, &record, OpenedBy::Retry)?;
+        let inputs = rested.store.view(&hold.run)?.inputs;
+        let attempts = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+        claimed = match claim(&host.who, rested.store, &record, (OpenedBy::Retry, attempts)) {
+            // Other runs of the task are at its last attempts: this one stays where it is until one of them has ended.
+            Err(EngineError::Store(StoreError::AttemptsReserved { .. })) => {
+                return Ok(Rested { store: Store::open(&host.home.database())?, stopped_by: None });
+            }
+            claimed => claimed?,
+        };
     }
 }
 

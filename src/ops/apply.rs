@@ -23,7 +23,7 @@ pub struct Applied {
 /// Applies, or with `only_branch` says where the changes are.
 pub fn apply(place: &Place, name: &str, only_branch: bool) -> Result<Applied, OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     let (Some(start), Some(tip)) =
         (place.repo.pinned(run.id.as_str(), START_PIN)?, place.repo.pinned(run.id.as_str(), "branch")?)
     else {

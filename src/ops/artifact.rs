@@ -15,7 +15,7 @@ pub fn list(place: &Place, name: &str) -> Result<RunView, OpsError> {
 /// Compares every kept file with its record.
 pub fn verify(place: &Place, name: &str) -> Result<(RunView, Vec<ArtifactFault>), OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     let view = super::show::show(place, run.id.as_str())?.view;
     let dir = place.home()?.run_dir(&view.run.id)?;
     let faults = digest::verify(&dir, &view.artifacts)?;

@@ -29,7 +29,7 @@ pub struct AuditQuery {
 pub fn log(place: &Place, query: &AuditQuery) -> Result<Vec<Event>, OpsError> {
     let Some(store) = place.records()? else { return Ok(Vec::new()) };
     let run = match &query.run {
-        Some(name) => Some(find::run(Some(&store), name)?.id),
+        Some(name) => Some(find::run(place, Some(&store), name)?.id),
         None => None,
     };
     let filter = EventFilter {

@@ -17,7 +17,7 @@ use crate::store::Store;
 /// Cancels. A run that somebody works on is stopped by its holder, who keeps its work; this waits for it.
 pub fn cancel(place: &Place, mut acting: Acting<'_>, name: &str, reason: Option<&str>) -> Result<Answer, OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     drop(records);
     let mut store = place.store()?;
     if run.status == RunStatus::Canceled {
@@ -71,7 +71,7 @@ fn at_rest(place: &Place, mut store: Store, acting: Acting<'_>, run: &RunRecord)
         return Ok(Answer { view, via: Via::Resumed, exit: Exit::Ok, remark: None });
     }
     let home = place.home()?;
-    let mut claimed = engine_run::claim(&acting.who, store, run, OpenedBy::Resume)?;
+    let mut claimed = engine_run::claim(&acting.who, store, run, (OpenedBy::Resume, None))?;
     // What lies in the copy is the work that is to be kept.
     claimed.left_work = LeftWork::Keep;
     let mut answer = super::carry::carry_out(place, &home, acting, claimed, Via::Resumed)?;

@@ -1,13 +1,17 @@
 //! Which run a person means: a run id, a task id (its newest run), a support code, or the beginning of a run id.
 
 use super::error::OpsError;
+use super::place::Place;
 use crate::domain::failure::Code;
 use crate::domain::record::RunRecord;
 use crate::store::Store;
 
-/// The one run that `text` names.
-pub fn run(store: Option<&Store>, text: &str) -> Result<RunRecord, OpsError> {
-    let none = || OpsError::failed(Code::NotFound, format!("there is no run, task or support code `{text}`"));
+/// The one run that `text` names. Where there is none, the folder is named that was looked in: it may be the wrong one.
+pub fn run(place: &Place, store: Option<&Store>, text: &str) -> Result<RunRecord, OpsError> {
+    let none = || {
+        let root = place.repo.root().display();
+        OpsError::failed(Code::NotFound, format!("there is no run, task or support code `{text}` in {root}"))
+    };
     let store = store.ok_or_else(none)?;
     let found = store.find_by_prefix(text)?;
     match found.as_slice() {

@@ -30,7 +30,7 @@ pub fn fingerprint(
     let against = match against {
         None => None,
         Some(name) => {
-            let run = find::run(place.records()?.as_ref(), name)?;
+            let run = find::run(place, place.records()?.as_ref(), name)?;
             let differences = facts.components.differences(&run.components);
             Some((run, differences))
         }

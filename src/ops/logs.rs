@@ -136,6 +136,7 @@ fn reader(protocol: Protocol) -> Box<dyn Reader> {
         private_home: Path::new("/nonexistent"),
         rules: &AgentRules::known(protocol),
         execution: 1,
+        prompt_bytes: 0,
     })
 }
 

@@ -34,9 +34,14 @@ pub struct Shown {
 /// Looks a run up.
 pub fn show(place: &Place, name: &str) -> Result<Shown, OpsError> {
     let records = place.records()?;
-    let run = find::run(records.as_ref(), name)?;
+    let run = find::run(place, records.as_ref(), name)?;
     let store = records.ok_or_else(|| OpsError::failed(Code::NotFound, "there is no database"))?;
     of(place, &store, store.view(&run.id)?)
+}
+
+/// The run inside which this program was started: an agent looks at its budget.
+pub fn own_run(place: &Place) -> Option<String> {
+    place.var(crate::config::env_vars::AGENTRUN_RUN_ID)
 }
 
 /// What a view means.

@@ -44,7 +44,7 @@ pub struct Line {
 /// The runs, newest first.
 pub fn list(place: &Place, which: &Which) -> Result<Vec<Line>, OpsError> {
     let store = place.records()?;
-    let summaries = summaries(store.as_ref(), which)?;
+    let summaries = summaries(place, store.as_ref(), which)?;
     let Some(store) = store else { return Ok(Vec::new()) };
     let (turns, breakers) = (store.turns()?, store.breakers()?);
     Ok(summaries.into_iter().map(|summary| line(summary, &turns, &breakers)).collect())
@@ -74,14 +74,14 @@ pub fn providers(place: &Place) -> Result<Vec<ProviderLine>, OpsError> {
 /// The same with everything below them, for JSON.
 pub fn views(place: &Place, which: &Which) -> Result<Vec<Shown>, OpsError> {
     let store = place.records()?;
-    let runs = summaries(store.as_ref(), which)?;
+    let runs = summaries(place, store.as_ref(), which)?;
     let Some(store) = store else { return Ok(Vec::new()) };
     runs.into_iter().map(|s| show::of(place, &store, store.view(&s.run.id)?)).collect()
 }
 
-fn summaries(store: Option<&Store>, which: &Which) -> Result<Vec<RunSummary>, OpsError> {
+fn summaries(place: &Place, store: Option<&Store>, which: &Which) -> Result<Vec<RunSummary>, OpsError> {
     let filter = match which {
-        Which::Named(name) => return named(store, name),
+        Which::Named(name) => return named(place, store, name),
         Which::Overview => RunFilter::Overview { newest: 20 },
         Which::All => RunFilter::All,
         Which::Dead => RunFilter::Dead,
@@ -89,8 +89,8 @@ fn summaries(store: Option<&Store>, which: &Which) -> Result<Vec<RunSummary>, Op
     store.map_or(Ok(Vec::new()), |store| Ok(store.runs(&filter)?))
 }
 
-fn named(store: Option<&Store>, name: &str) -> Result<Vec<RunSummary>, OpsError> {
-    let run = find::run(store, name)?;
+fn named(place: &Place, store: Option<&Store>, name: &str) -> Result<Vec<RunSummary>, OpsError> {
+    let run = find::run(place, store, name)?;
     let Some(store) = store else { return Ok(Vec::new()) };
     let by_task = run.task.folded() == name.to_ascii_lowercase();
     let runs = store.runs(&RunFilter::Task(run.task.clone()))?;

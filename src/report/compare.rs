@@ -112,7 +112,7 @@ impl Side<'_> {
             }
         };
         let active = Some(used.active.0);
-        [Some(used.tokens()), Some(used.total_tokens()), Some(used.tool_calls), used.cost_micros, active]
+        [Some(used.tokens()), Some(used.total_tokens()), Some(used.tool_calls), used.cost(), active]
     }
 }
 

@@ -158,34 +158,40 @@ pub struct LimitLine {
     pub limit: Option<u64>,
     /// What was used; `None` when nothing said so.
     pub used: Option<u64>,
+    /// What is set aside for something under way: an attempt that has begun.
+    pub reserved: u64,
+    /// The part of `used` that nobody told.
+    pub estimated: u64,
     /// What may still be used; `None` without a limit, and when nobody knows what was used.
     pub left: Option<u64>,
 }
 
 /// Every limit and every figure, attempt and task, in a fixed order.
 pub fn limit_lines(view: &RunView, limits: &Budget) -> Vec<LimitLine> {
-    let scopes =
-        [(Scope::Attempt, &limits.attempt, &view.attempt_usage), (Scope::Task, &limits.task, &view.task_usage)];
-    scopes.into_iter().flat_map(|(scope, limits, used)| lines(scope, limits, used)).collect()
+    let attempt = lines((Scope::Attempt, 0), &limits.attempt, &view.attempt_usage);
+    attempt.into_iter().chain(lines((Scope::Task, view.open_attempts), &limits.task, &view.task_usage)).collect()
 }
 
-fn lines(scope: Scope, limits: &Limits, usage: &Usage) -> Vec<LimitLine> {
+fn lines((scope, open_attempts): (Scope, u64), limits: &Limits, usage: &Usage) -> Vec<LimitLine> {
     let line = |kind: &LimitKind| {
         let limit = limits.of(*kind);
-        let unknown = *kind == LimitKind::Cost && usage.cost_micros.is_none();
+        let unknown = *kind == LimitKind::Cost && usage.cost().is_none();
         let used = (!unknown).then(|| usage.of(*kind));
-        LimitLine { scope, kind: *kind, limit, used, left: limit.zip(used).map(|(l, u)| l.saturating_sub(u)) }
+        let reserved = if *kind == LimitKind::Attempts { open_attempts } else { 0 };
+        let left = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used).saturating_sub(reserved));
+        LimitLine { scope, kind: *kind, limit, used, reserved, estimated: usage.estimated.of(*kind), left }
     };
     let meaningful = |l: &LimitLine| !(scope == Scope::Attempt && l.kind == LimitKind::Attempts);
     LimitKind::ALL.iter().map(line).filter(meaningful).collect()
 }
 
-/// `agentrun/budget/1`: limit, used and left, never a bare amount (FR-F35). Time in milliseconds, cost in millionths of a
-/// dollar. Nothing is reserved ahead of its use, so `reserved` is 0.
+/// `agentrun/budget/1`: limit, used, reserved and left, never a bare amount (FR-F35). Time in milliseconds, cost in
+/// millionths of a dollar. An attempt is reserved when it begins and used up when it fails; the rest is counted as it is used.
 pub fn budget_json(view: &RunView, limits: &Budget) -> Value {
     let line = |l: LimitLine| {
         json!({
-            "scope": l.scope, "kind": l.kind, "limit": l.limit, "used": l.used, "reserved": 0, "left": l.left,
+            "scope": l.scope, "kind": l.kind, "limit": l.limit, "used": l.used, "estimated": l.estimated,
+            "reserved": l.reserved, "left": l.left,
         })
     };
     let lines = limit_lines(view, limits).into_iter().map(line).collect::<Vec<_>>();

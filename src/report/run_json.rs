@@ -107,13 +107,14 @@ fn common(view: &RunView, branch: Option<&str>, meaning: &Meaning) -> Map<String
 }
 
 /// `tokens` is uncached input plus output, `total_tokens` adds the cached part, `wall_ms` is time in which a step was
-/// active: what the limits of the same names count.
+/// active: what the limits of the same names count. The estimated part is in all of them (R-R4).
 fn usage(view: &RunView) -> Value {
     let used = &view.usage;
     json!({
         "tokens": used.tokens(), "total_tokens": used.total_tokens(), "tool_calls": used.tool_calls,
-        "cost_usd": usd_or_null(used.cost_micros), "wall_ms": used.active, "task_tokens": view.task_usage.tokens(),
-        "task_cost_usd": usd_or_null(view.task_usage.cost_micros), "failed_attempts": used.failed_attempts,
+        "cost_usd": usd_or_null(used.cost()), "wall_ms": used.active, "task_tokens": view.task_usage.tokens(),
+        "task_cost_usd": usd_or_null(view.task_usage.cost()), "failed_attempts": used.failed_attempts,
+        "estimated_tokens": used.estimated.tokens(), "estimated_total_tokens": used.estimated.total_tokens(),
     })
 }
 
@@ -137,7 +138,7 @@ fn execution(execution: &ExecutionRecord) -> Value {
         "step": execution.step, "number": execution.number, "attempt": execution.attempt,
         "end": execution.end.as_ref().map(ProcessEnd::fact), "exit_code": exit_code,
         "session": execution.session, "model": execution.model, "has_result": execution.result.is_some(),
-        "active_ms": execution.active,
+        "active_ms": execution.active, "estimated_tokens": execution.estimated,
         "started_at": utc(execution.started_at), "finished_at": utc_or_null(execution.finished_at),
     })
 }

@@ -129,13 +129,15 @@ fn usage(input: &ReportInput<'_>) -> Vec<UsageLine> {
     let lines = limit_lines(input.view, input.limits);
     let task = lines.into_iter().filter(|l| l.scope == Scope::Task);
     let amount = |kind, n: Option<u64>, none: &str| n.map_or_else(|| none.to_owned(), |n| of_kind(kind, n));
-    task.map(|LimitLine { kind, limit, used, .. }| {
+    // A figure with a guess in it says so.
+    let about = |text: String, guessed: u64| if guessed > 0 { format!("about {text}") } else { text };
+    task.map(|LimitLine { kind, limit, used, estimated, .. }| {
         let of_run = &input.view.usage;
-        let unknown = kind == LimitKind::Cost && of_run.cost_micros.is_none();
+        let unknown = kind == LimitKind::Cost && of_run.cost().is_none();
         UsageLine {
             name: kind.word().replace('_', " "),
-            run: amount(kind, (!unknown).then(|| of_run.of(kind)), "unknown"),
-            task: amount(kind, used, "unknown"),
+            run: about(amount(kind, (!unknown).then(|| of_run.of(kind)), "unknown"), of_run.estimated.of(kind)),
+            task: about(amount(kind, used, "unknown"), estimated),
             limit: amount(kind, limit, "none"),
         }
     })

@@ -53,6 +53,12 @@ pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
     let status = style.paint(tone_of(meaning.word), &run.status.to_string());
     let mut out = format!("{} {status}: {}\n", run.id, verdict_sentences(view, meaning).join("\n  "));
     let _ = writeln!(out, "  cost: {}", cost(&view.usage));
+    // Limits are the task's: what its earlier runs used up is missing from this one's figures.
+    let earlier =
+        view.task_usage.tokens() > view.usage.tokens() || view.task_usage.failed_attempts > view.usage.failed_attempts;
+    if earlier {
+        let _ = writeln!(out, "  all runs of the task since its last success: {}", cost(&view.task_usage));
+    }
     let isolated = view.inputs.spec.workspace == WorkspaceKind::Isolated;
     let patch = view.artifacts.iter().rev().find(|a| isolated && a.kind == ArtifactType::Patch);
     if let Some(patch) = patch {
@@ -66,9 +72,20 @@ pub fn end_block(view: &RunView, meaning: &Meaning, style: &Style) -> String {
 
 /// Tokens, time and money in one line; what nobody said is said to be unknown.
 fn cost(used: &Usage) -> String {
-    let money = used.cost_micros.map_or_else(|| "cost unknown".to_owned(), usd);
-    let tokens = format!("{} tokens ({} with cached)", count(used.tokens()), count(used.total_tokens()));
-    format!("{tokens}, {}, {} active, {money}", counted(used.tool_calls, "tool call"), used.active.rough())
+    let about = if used.estimated.total_tokens() > 0 { "about " } else { "" };
+    let money = used.cost().map_or_else(|| "cost unknown".to_owned(), |cost| format!("{about}{}", usd(cost)));
+    let guessed = match used.estimated.tokens() {
+        0 => String::new(),
+        guessed => format!("; {} of them estimated", count(guessed)),
+    };
+    let (tokens, total) = (count(used.tokens()), count(used.total_tokens()));
+    let tokens = format!("{about}{tokens} tokens ({total} with cached{guessed})");
+    let failed = match used.failed_attempts {
+        0 => String::new(),
+        failed => format!(", {}", counted(failed, "failed attempt")),
+    };
+    let calls = counted(used.tool_calls, "tool call");
+    format!("{tokens}, {calls}, {} active, {money}{failed}", used.active.rough())
 }
 
 /// One run in the table of status.
@@ -199,15 +216,22 @@ fn short(hash: Sha256Hash) -> String {
     hash.hex()[..12].to_owned()
 }
 
-/// Limits and what is left of them: limit, used and left, never a bare amount (FR-F35).
+/// Limits and what is left of them: limit, used and left, never a bare amount (FR-F35). What is estimated is a part of what
+/// was used; what is reserved is not used yet, and not left either.
 pub fn budget_table(view: &RunView, limits: &Budget) -> String {
-    let mut out = format!("{:<22} {:>14} {:>14} {:>14}\n", "LIMIT", "ALLOWED", "USED", "LEFT");
+    let heads = ["LIMIT", "ALLOWED", "USED", "ESTIMATED", "RESERVED", "LEFT"];
+    let row = |cells: [&str; 6]| {
+        let [name, limit, used, estimated, reserved, left] = cells;
+        format!("{name:<22} {limit:>14} {used:>14} {estimated:>10} {reserved:>9} {left:>14}\n")
+    };
+    let mut out = row(heads);
     for line in limit_lines(view, limits) {
         let amount = |n: Option<u64>, none: &str| n.map_or_else(|| none.to_owned(), |n| of_kind(line.kind, n));
         let name = format!("{}.{}", line.scope, line.kind);
         let left = if line.limit.is_none() { "no limit".to_owned() } else { amount(line.left, "unknown") };
         let (limit, used) = (amount(line.limit, "no limit"), amount(line.used, "unknown"));
-        let _ = writeln!(out, "{name:<22} {limit:>14} {used:>14} {left:>14}");
+        let part = |n: u64| if n == 0 { "-".to_owned() } else { of_kind(line.kind, n) };
+        out.push_str(&row([&name, &limit, &used, &part(line.estimated), &part(line.reserved), &left]));
     }
     out
 }

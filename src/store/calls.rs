@@ -106,6 +106,8 @@ pub struct Claim {
     pub lease_until: BootMs,
     /// The fence that the caller saw when it decided: whoever claimed since then wins.
     pub expected_fence: u64,
+    /// How many attempts of the task may fail; `None` asks nothing: no limit, or one that does not hold for this claim.
+    pub attempts: Option<u64>,
 }
 
 /// A decision about a run that nobody holds: a requeue, a burial, a cancel, a wait.

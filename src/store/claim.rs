@@ -8,7 +8,7 @@ use serde_json::json;
 use super::calls::{Beat, Claim, Context, Hold};
 use super::error::{Result, StoreError};
 use super::write::{Fact, Writer};
-use super::{Store, TENANT, rows, turns};
+use super::{Store, TENANT, rows, turns, usage};
 use crate::domain::event::EventKind;
 use crate::domain::ids::RunId;
 use crate::domain::machine::{Refused, Word};
@@ -117,6 +117,7 @@ pub(super) fn claim(w: &mut Writer<'_>, run: &RunId, claim: &Claim) -> Result<Ho
     {
         return Err(StoreError::GroupBusy { group: group.clone(), run: other });
     }
+    reserve_attempt(w, &found, claim)?;
     let hold = Hold { run: run.clone(), attempt: found.attempt + 1, fence: found.fence + 1 };
     take(w, &found, claim, &hold)?;
     lose_attempt(w, &found, &hold)?;
@@ -127,6 +128,18 @@ pub(super) fn claim(w: &mut Writer<'_>, run: &RunId, claim: &Claim) -> Result<Ho
     });
     w.append(&fact(&hold, kind, body))?;
     Ok(hold)
+}
+
+/// An attempt is set aside from the task's limit before it begins (R-R4): runs of one task that are side by side cannot
+/// pass it together. What it takes is given back when it ends without having failed.
+fn reserve_attempt(w: &Writer<'_>, found: &Found, claim: &Claim) -> Result<()> {
+    let Some(limit) = claim.attempts else { return Ok(()) };
+    let used = usage::of_task(w.db(), found.task, found.epoch)?.failed_attempts;
+    let reserved = usage::open_attempts(w.db(), found.task, found.epoch)?;
+    if used.saturating_add(reserved) < limit {
+        return Ok(());
+    }
+    Err(StoreError::AttemptsReserved { limit, used, reserved })
 }
 
 /// An event of a holder.

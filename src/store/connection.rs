@@ -52,7 +52,11 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>> {
     let mut db = Connection::open_with_flags(path, flags)?;
     prepare(&mut db)?;
     let db = if can_be_read(&db)? { db } else { open_immutable(path)? };
-    migrate::check_readable(&db, MIGRATIONS).map(|found| found.map(|()| db))
+    if migrate::check_readable(&db, MIGRATIONS)?.is_none() {
+        return Ok(None);
+    }
+    migrate::show_as_newest(&db)?;
+    Ok(Some(db))
 }
 
 /// False when the write-ahead log's index can neither be read nor made: the folder is read-only.

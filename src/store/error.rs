@@ -68,6 +68,16 @@ pub enum StoreError {
         /// The run that holds it.
         run: RunId,
     },
+    /// The attempts that the task has left are set aside for its other runs (R-R4). Nothing was written.
+    #[error("task.attempts is limited to {limit}: {used} used, {reserved} under way in runs of the task")]
+    AttemptsReserved {
+        /// The limit.
+        limit: u64,
+        /// Attempts that failed.
+        used: u64,
+        /// Attempts that may still fail.
+        reserved: u64,
+    },
     /// Somebody else was faster: the run was claimed since the caller looked.
     #[error("{run} was claimed by another process under fence {fence}")]
     Held {
@@ -122,6 +132,7 @@ impl StoreError {
             Self::Refused(_) => Code::InvalidState,
             Self::Fenced { .. } => Code::Fenced,
             Self::GroupBusy { .. } => Code::GroupBusy,
+            Self::AttemptsReserved { .. } => Code::BudgetExceeded,
             Self::Held { .. } => Code::Busy,
             Self::KeyReused { .. } => Code::IdempotencyKeyReused,
             Self::KeyExpired { .. } => Code::IdempotencyKeyExpired,

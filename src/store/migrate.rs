@@ -29,6 +29,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, min_reader: 1, min_writer: 1, sql: include_str!("schema/001.sql") },
     // A program of version 1 would call a provider that is held, and pass everybody who waits.
     Migration { version: 2, min_reader: 1, min_writer: 2, sql: include_str!("schema/002.sql") },
+    // A program of version 2 would hold its limits against what was told alone.
+    Migration { version: 3, min_reader: 1, min_writer: 3, sql: include_str!("schema/003.sql") },
 ];
 
 /// Migrates what is older, accepts what is equal, and accepts what is newer only if it says that we may write to it.
@@ -66,6 +68,18 @@ pub(super) fn check_readable(db: &Connection, migrations: &[Migration]) -> Resul
         _ if found > newest => admit(db, found, newest, "min_reader").map(Some),
         _ => Ok(Some(())),
     }
+}
+
+/// Lets a connection that only looks read an older database as if it had the columns that later versions added: nothing is
+/// migrated by looking. A temporary view goes before a table of its name, and lives in the connection alone.
+pub(super) fn show_as_newest(db: &Connection) -> Result<()> {
+    if version(db)? < 3 {
+        db.execute_batch(
+            "CREATE TEMP VIEW execution AS SELECT *, 0 AS guess_input, 0 AS guess_cached, 0 AS guess_output, \
+             NULL AS guess_cost_micros FROM main.execution",
+        )?;
+    }
+    Ok(())
 }
 
 fn newest(migrations: &[Migration]) -> u32 {

@@ -91,6 +91,7 @@ fn view(db: &Connection, id: &RunId) -> Result<RunView> {
         usage: usage::of_run(db, seq)?,
         attempt_usage: usage::of_attempt(db, seq, run.attempt)?,
         task_usage: usage::of_task(db, task, epoch)?,
+        open_attempts: usage::open_attempts(db, task, epoch)?,
         chain: chain_head(db, run.id.as_str())?,
         run,
     })

@@ -5,7 +5,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 
 use super::error::{Result, StoreError};
-use crate::domain::budget::Usage;
+use crate::domain::budget::{Estimate, Usage};
 use crate::domain::event::Event;
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::hash::fingerprint::Components;
@@ -212,7 +212,7 @@ pub(super) fn step(row: &mut Fields<'_>) -> Result<StepRecord> {
 
 /// What [`execution`] reads.
 pub(super) const EXECUTION: &str = "step, number, attempt, child_pid, child_start_ticks, child_boot_id, session, model, \
-    process_end, result, active_ms, started_at, finished_at";
+    process_end, result, active_ms, max(guess_input - guess_cached, 0) + guess_output, started_at, finished_at";
 
 pub(super) fn execution(row: &mut Fields<'_>) -> Result<ExecutionRecord> {
     Ok(ExecutionRecord {
@@ -228,6 +228,7 @@ pub(super) fn execution(row: &mut Fields<'_>) -> Result<ExecutionRecord> {
             .transpose()?,
         result: row.take()?,
         active: Millis(row.count()?),
+        estimated: row.count()?,
         started_at: UtcMs(row.take()?),
         finished_at: row.opt_time()?,
     })
@@ -264,18 +265,29 @@ pub(super) fn checkpoint(row: &mut Fields<'_>) -> Result<CheckpointRecord> {
 
 /// What [`usage`] reads: the sums over executions `e`, without the failed attempts.
 pub(super) const USAGE: &str = "coalesce(sum(e.input), 0), coalesce(sum(e.cached), 0), coalesce(sum(e.output), 0), \
-    sum(e.cost_micros), coalesce(sum(e.tool_calls), 0), coalesce(sum(e.active_ms), 0)";
+    sum(e.cost_micros), coalesce(sum(e.tool_calls), 0), coalesce(sum(e.active_ms), 0), coalesce(sum(e.guess_input), 0), \
+    coalesce(sum(e.guess_cached), 0), coalesce(sum(e.guess_output), 0), sum(e.guess_cost_micros)";
 
 pub(super) fn usage(row: &mut Fields<'_>) -> Result<Usage> {
     Ok(Usage {
         input: row.count()?,
         cached: row.count()?,
         output: row.count()?,
-        cost_micros: row.take::<Option<i64>>()?.map(|n| u64::try_from(n).unwrap_or(0)),
+        cost_micros: cost(row)?,
         tool_calls: row.count()?,
         active: Millis(row.count()?),
         failed_attempts: 0,
+        estimated: Estimate {
+            input: row.count()?,
+            cached: row.count()?,
+            output: row.count()?,
+            cost_micros: cost(row)?,
+        },
     })
+}
+
+fn cost(row: &mut Fields<'_>) -> Result<Option<u64>> {
+    Ok(row.take::<Option<i64>>()?.map(|n| u64::try_from(n).unwrap_or(0)))
 }
 
 /// What [`event`] reads.

@@ -1,5 +1,5 @@
 //! What was used: meter rows, the sums kept with each execution, and the ledger of a task (R-R4). Counters never fall
-//! (I9): a name that comes again replaces, and only upwards.
+//! (I9): a name that comes again replaces, and only upwards. Estimates are sums of their own beside them.
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::rows::{self, counter, int};
 use super::step::{Held, not_running};
 use super::write::{Fact, Writer};
 use super::{Store, TENANT};
-use crate::domain::budget::Usage;
+use crate::domain::budget::{Certainty, Usage};
 use crate::domain::change::MeterItem;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{StepKey, TaskId};
@@ -47,6 +47,12 @@ pub(super) fn of_attempt(db: &Connection, run: i64, attempt: u32) -> Result<Usag
     sum(db, &executions, failed, (run, attempt))
 }
 
+/// Attempts of the ledger that have begun and not ended: each may still fail.
+pub(super) fn open_attempts(db: &Connection, task: i64, epoch: i64) -> Result<u64> {
+    let sql = "SELECT count(*) FROM attempt WHERE task = ?1 AND epoch = ?2 AND state = 'RUNNING'";
+    Ok(rows::first(db, sql, (task, epoch), |row| row.count())?.unwrap_or_default())
+}
+
 fn sum(db: &Connection, executions: &str, failed: &str, params: impl rusqlite::Params + Copy) -> Result<Usage> {
     let usage = rows::first(db, executions, params, rows::usage)?.unwrap_or_default();
     let failed_attempts = rows::first(db, failed, params, |row| row.count())?.unwrap_or_default();
@@ -77,24 +83,66 @@ pub(super) fn record(
     w.append(&Fact { step: Some(key), ..fact(held.hold, EventKind::UsageRecorded, body) })
 }
 
-/// Counts one item: the difference to what was known of its name goes to the execution that counted it first.
+/// A meter row as it stands.
+struct Known {
+    execution: i64,
+    counters: [i64; 3],
+    cost: Option<i64>,
+    calls: i64,
+    certainty: Certainty,
+}
+
+/// Counts one item: the difference to what was known of its name goes to the execution that counted it first. A true figure
+/// takes the place of an estimate, an estimate that of an earlier one; what was told stands against every estimate.
 fn count(w: &Writer<'_>, held: &Held<'_>, (execution, epoch): (i64, i64), item: &MeterItem) -> Result<()> {
-    let known =
-        "SELECT execution, input, cached, output, cost_micros, tool_calls FROM meter WHERE run = ?1 AND name = ?2";
-    let known = rows::first(w.db(), known, (held.seq, &item.name), |row| {
-        let execution: i64 = row.take()?;
-        let counters = [row.take::<i64>()?, row.take()?, row.take()?];
-        Ok((execution, counters, row.take::<Option<i64>>()?, row.take::<i64>()?))
-    })?;
-    let (first, counters, cost, calls) = known.unwrap_or((execution, [0; 3], None, 0));
-    let now = [item.input, item.cached, item.output].map(counter);
-    let grown = |now: i64, known: i64| now.saturating_sub(known).max(0);
-    // A cost that nobody told stays unknown; the first one told, even of zero, makes it known.
-    let cost_now = item.cost_micros.map(counter);
-    let cost_grown = cost_now.map(|now| grown(now, cost.unwrap_or(0)));
+    let known = known(w, held, item)?;
+    let first = known.as_ref().map_or(execution, |known| known.execution);
+    let told = match (known, item.certainty) {
+        (Some(Known { certainty: Certainty::Told, .. }), Certainty::Estimated) => return Ok(()),
+        (Some(Known { certainty: Certainty::Told, counters, cost, calls, .. }), _) => (counters, cost, calls),
+        (Some(guess), _) => {
+            give_up(w, held, &guess, &item.name)?;
+            ([0; 3], None, 0)
+        }
+        (None, _) => ([0; 3], None, 0),
+    };
+    keep(w, held, (first, epoch), item)?;
+    match item.certainty {
+        Certainty::Told => add(w, first, item, told),
+        Certainty::Estimated => guess(w, first, item),
+    }
+}
+
+fn known(w: &Writer<'_>, held: &Held<'_>, item: &MeterItem) -> Result<Option<Known>> {
+    let sql = "SELECT execution, input, cached, output, cost_micros, tool_calls, estimated FROM meter \
+               WHERE run = ?1 AND name = ?2";
+    rows::first(w.db(), sql, (held.seq, &item.name), |row| {
+        Ok(Known {
+            execution: row.take()?,
+            counters: [row.take()?, row.take()?, row.take()?],
+            cost: row.take()?,
+            calls: row.take()?,
+            certainty: if row.take()? { Certainty::Estimated } else { Certainty::Told },
+        })
+    })
+}
+
+/// Takes an estimate out of the sums: something better is known now.
+fn give_up(w: &Writer<'_>, held: &Held<'_>, guess: &Known, name: &str) -> Result<()> {
+    w.run("DELETE FROM meter WHERE run = ?1 AND name = ?2", (held.seq, name))?;
+    let [input, cached, output] = guess.counters;
     w.run(
-        "INSERT INTO meter (run, name, execution, epoch, input, cached, output, cost_micros, tool_calls, fence) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (run, name) DO UPDATE SET \
+        "UPDATE execution SET guess_input = guess_input - ?2, guess_cached = guess_cached - ?3, \
+         guess_output = guess_output - ?4, guess_cost_micros = guess_cost_micros - ?5 WHERE seq = ?1",
+        (guess.execution, input, cached, output, guess.cost.unwrap_or(0)),
+    )?;
+    Ok(())
+}
+
+fn keep(w: &Writer<'_>, held: &Held<'_>, (execution, epoch): (i64, i64), item: &MeterItem) -> Result<()> {
+    w.run(
+        "INSERT INTO meter (run, name, execution, epoch, input, cached, output, cost_micros, tool_calls, estimated, fence) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (run, name) DO UPDATE SET \
          input = max(input, excluded.input), cached = max(cached, excluded.cached), \
          output = max(output, excluded.output), tool_calls = max(tool_calls, excluded.tool_calls), \
          cost_micros = max(coalesce(cost_micros, excluded.cost_micros), coalesce(excluded.cost_micros, cost_micros)), \
@@ -104,26 +152,48 @@ fn count(w: &Writer<'_>, held: &Held<'_>, (execution, epoch): (i64, i64), item: 
             item.name,
             execution,
             epoch,
-            now[0],
-            now[1],
-            now[2],
-            cost_now,
+            counter(item.input),
+            counter(item.cached),
+            counter(item.output),
+            item.cost_micros.map(counter),
             counter(item.tool_calls),
+            item.certainty == Certainty::Estimated,
             int(held.hold.fence)
         ],
     )?;
+    Ok(())
+}
+
+/// Adds what was told and not known yet.
+fn add(w: &Writer<'_>, execution: i64, item: &MeterItem, known: ([i64; 3], Option<i64>, i64)) -> Result<()> {
+    let ([input, cached, output], cost, calls) = known;
+    let grown = |now: u64, known: i64| counter(now).saturating_sub(known).max(0);
+    // A cost that nobody told stays unknown; the first one told, even of zero, makes it known.
+    let cost = item.cost_micros.map(|now| grown(now, cost.unwrap_or(0)));
     w.run(
         "UPDATE execution SET input = input + ?2, cached = cached + ?3, output = output + ?4, \
          cost_micros = CASE WHEN ?5 IS NULL THEN cost_micros ELSE coalesce(cost_micros, 0) + ?5 END, \
          tool_calls = tool_calls + ?6 WHERE seq = ?1",
         rusqlite::params![
-            first,
-            grown(now[0], counters[0]),
-            grown(now[1], counters[1]),
-            grown(now[2], counters[2]),
-            cost_grown,
-            grown(counter(item.tool_calls), calls)
+            execution,
+            grown(item.input, input),
+            grown(item.cached, cached),
+            grown(item.output, output),
+            cost,
+            grown(item.tool_calls, calls)
         ],
+    )?;
+    Ok(())
+}
+
+/// Adds an estimate.
+fn guess(w: &Writer<'_>, execution: i64, item: &MeterItem) -> Result<()> {
+    w.run(
+        "UPDATE execution SET guess_input = guess_input + ?2, guess_cached = guess_cached + ?3, \
+         guess_output = guess_output + ?4, \
+         guess_cost_micros = CASE WHEN ?5 IS NULL THEN guess_cost_micros ELSE coalesce(guess_cost_micros, 0) + ?5 END \
+         WHERE seq = ?1",
+        (execution, counter(item.input), counter(item.cached), counter(item.output), item.cost_micros.map(counter)),
     )?;
     Ok(())
 }

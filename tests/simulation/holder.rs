@@ -2,6 +2,7 @@
 //! attempt, the wait for the next, the heartbeat. Mirrors `engine::run` and `engine::recover`; staging, limits and the end
 //! of an attempt are the engine's own.
 
+use agentrun::domain::budget::Certainty;
 use agentrun::domain::change::{Change, ExecutionEnd, MeterItem, Reached, StepMove};
 use agentrun::domain::event::EventKind;
 use agentrun::domain::hash::encoding::Sha256Hash;
@@ -309,6 +310,7 @@ impl World<'_> {
             output: 0,
             cost_micros: None,
             tool_calls: 0,
+            certainty: Certainty::Told,
         };
         transcript.responses.iter().enumerate().skip(known).map(item).collect()
     }

@@ -355,6 +355,7 @@ impl World<'_> {
             holder: self.workers[w].identity.clone(),
             lease_until: lease_until(&ctx.now, &self.new.inputs.policy.leases),
             expected_fence: record.fence,
+            attempts: None,
         };
         let hold = store.claim(&record.id, &claim, &ctx)?;
         self.truth.failed += u64::from(std::mem::replace(&mut self.truth.open, true));

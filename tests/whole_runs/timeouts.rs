@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::world::{World, command_step, qa_step, step};
+use crate::world::{World, command_step, qa_step, step, told};
 
 const QUICK: &str = "{ call: 10ms, first_output: 400ms, idle: 500ms, exit: 300ms, grace: 200ms }";
 
@@ -138,7 +138,7 @@ fn fr_l1_fr_l2_what_a_stopped_agent_said_is_kept() {
     let world = quick_world();
     world.agent_task("t", "session:s,message:half way there,usage:70,silent");
     let (exit, run) = world.start("t");
-    assert_eq!((exit, &run["usage"]["tokens"]), (1, &70.into()), "{run:#}");
+    assert_eq!((exit, told(&run)), (1, 70), "{run:#}");
     let said = std::fs::read_to_string(world.state("run_t_001/attempt-1/code.events.jsonl")).unwrap();
     assert!(said.contains("half way there"), "{said}");
     let report = std::fs::read_to_string(world.state("run_t_001/report.md")).unwrap();

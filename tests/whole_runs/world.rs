@@ -378,3 +378,8 @@ pub fn states(run: &Value) -> Vec<(String, String)> {
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     run["steps"].as_array().unwrap().iter().map(|s| (text(&s["key"]), text(&s["state"]))).collect()
 }
+
+/// The tokens of a run that somebody told: without what is estimated.
+pub fn told(run: &Value) -> u64 {
+    run["usage"]["tokens"].as_u64().unwrap() - run["usage"]["estimated_tokens"].as_u64().unwrap()
+}

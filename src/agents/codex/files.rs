@@ -10,8 +10,9 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::super::tail::Tail;
-use super::log::{Age, Log, Role, Story};
+use super::log::{Age, Log, Records, Role, Story};
 use super::record::{self, Fact};
+use crate::domain::budget::Estimate;
 
 /// The files of a conversation.
 #[derive(Debug)]
@@ -77,6 +78,11 @@ impl Files {
         self.followed.iter().map(|f| f.tail.read_to()).sum()
     }
 
+    /// The calls that were under way where the records end, those of sub-agents too.
+    pub(crate) fn cut_calls(&self, records: Records) -> Option<Estimate> {
+        self.followed.iter().filter_map(|f| f.log.cut_call(records)).reduce(|all, one| all.plus(&one))
+    }
+
     /// Reads what is new into the story.
     pub(crate) fn poll(&mut self) -> io::Result<()> {
         if self.followed.is_empty() {
@@ -102,6 +108,7 @@ impl Files {
         let Self { followed, story, family, since, .. } = self;
         for Followed { tail, log, role, old_bytes } in followed {
             tail.poll(|place, line| {
+                log.grow(line.len() as u64);
                 let Some(record) = record::read(line) else { return };
                 if let (Fact::Meta { session, .. }, Role::Main) = (&record.fact, *role) {
                     family.get_or_insert_with(|| session.clone());

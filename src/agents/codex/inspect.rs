@@ -8,7 +8,7 @@ use super::super::endings::{Said, verdict};
 use super::super::{AgentEnd, AgentError, InspectRequest, Inspection, Progress, SessionFate};
 use super::files::Files;
 use super::home;
-use super::log::Turn;
+use super::log::{Records, Turn};
 use super::stream::{self, Line};
 use crate::domain::agent_event::AgentEvent;
 use crate::domain::outcome::ProcessEnd;
@@ -38,11 +38,13 @@ pub(crate) fn inspect(request: &InspectRequest<'_>) -> Result<Inspection, AgentE
     if let Progress::Finished(AgentEnd { result: Some(text), failure: None, .. }) = &progress {
         events.push(AgentEvent::Result { text: text.clone() });
     }
-    Ok(Inspection { events, progress, last_record_at: files.story.last_at })
+    let untold = if progress == Progress::Continuable { files.cut_calls(Records::MayLag) } else { None };
+    Ok(Inspection { events, progress, untold, last_record_at: files.story.last_at })
 }
 
 fn lost() -> Inspection {
-    Inspection { events: Vec::new(), progress: Progress::Lost, last_record_at: None }
+    // Codex makes its session file before it calls a model: without one nothing was sent.
+    Inspection { events: Vec::new(), progress: Progress::Lost, untold: None, last_record_at: None }
 }
 
 /// The conversation: as recorded, as the kept output says, or the only one that began there at that time (FR-D1).

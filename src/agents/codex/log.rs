@@ -9,8 +9,10 @@ use std::collections::{HashMap, HashSet};
 use super::super::figures::{Figures, Tokens, complaint};
 use super::super::tools::Tools;
 use super::errors::classify;
+use super::model_call::ModelCall;
 use super::record::{Fact, Record, Reply};
 use crate::domain::agent_event::{AgentEvent, Metered};
+use crate::domain::budget::Estimate;
 use crate::domain::failure::Failure;
 use crate::domain::quantity::Millis;
 
@@ -30,6 +32,15 @@ pub(crate) enum Age {
     Old,
     /// To this one.
     New,
+}
+
+/// Whether Codex could write down what it did last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// It was asked to end.
+    Whole,
+    /// It was killed.
+    MayLag,
 }
 
 /// How far the latest turn of this execution got.
@@ -78,6 +89,7 @@ pub(crate) struct Log {
     seen: HashMap<String, u32>,
     open: HashMap<String, Open>,
     figures: Figures,
+    model_call: ModelCall,
 }
 
 #[derive(Debug)]
@@ -90,11 +102,18 @@ struct Open {
 impl Log {
     /// A file not yet read.
     pub(crate) fn new(role: Role) -> Self {
-        Self { role, seen: HashMap::new(), open: HashMap::new(), figures: Figures::default() }
+        Self {
+            role,
+            seen: HashMap::new(),
+            open: HashMap::new(),
+            figures: Figures::default(),
+            model_call: ModelCall::default(),
+        }
     }
 
     /// One record, in the order of the file.
     pub(crate) fn take(&mut self, record: Record, age: Age, story: &mut Story) {
+        self.model_call.take(&record.fact, age);
         story.last_at = story.last_at.max(record.at);
         match record.fact {
             Fact::Usage(reply) => self.usage(&reply, age, story),
@@ -105,6 +124,20 @@ impl Log {
             fact if self.role == Role::Main && age == Age::New => turn(fact, record.at, story),
             _ => {}
         }
+    }
+
+    /// So many bytes were written since the line before: what the next call sends.
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        self.model_call.bytes = self.model_call.bytes.saturating_add(bytes);
+    }
+
+    /// The call that was under way where the records end: its tokens stand nowhere.
+    pub(crate) fn cut_call(&self, records: Records) -> Option<Estimate> {
+        let under_way = match records {
+            Records::Whole => self.model_call.is_under_way(),
+            Records::MayLag => self.model_call.may_be_under_way(),
+        };
+        under_way.then(|| self.figures.cut_call(self.model_call.bytes))
     }
 
     fn usage(&mut self, reply: &Reply, age: Age, story: &mut Story) {
@@ -118,7 +151,9 @@ impl Log {
         let response = self.nth(format!("{}/{}", reply.thread, reply.response));
         if (age == Age::New || story.old_usage) && story.told.insert(response.clone()) {
             let warning = (!wrong.is_empty()).then(|| AgentEvent::Warning { text: complaint(&response, &wrong) });
-            story.events.push(AgentEvent::Usage(Metered { response, input, cached, output, cost_micros: None }));
+            let certainty = Tokens::certainty(&wrong);
+            let metered = Metered { response, input, cached, output, cost_micros: None, certainty };
+            story.events.push(AgentEvent::Usage(metered));
             story.events.extend(warning);
         }
     }

@@ -10,6 +10,7 @@
 //! | `binary`, `home`, `command` | what is started, where its home is, with which flags |
 //! | `stream` | one line of standard output |
 //! | `record`, `log` | one line of a session file; a whole file as events with lasting names |
+//! | `model_call` | whether a model is being asked where the records end |
 //! | `files` | follows the files of a conversation, its sub-agents' too |
 //! | `errors` | Codex's error classes |
 //! | `inspect` | what an execution left whose end nobody saw |
@@ -17,9 +18,11 @@
 use std::path::PathBuf;
 
 use super::endings::{Said, verdict};
+use super::figures::Figures;
 use super::wording::clip;
 use super::{AgentEnd, Reader, ReaderRequest, SessionFate};
 use crate::domain::agent_event::{AgentEvent, Metered};
+use crate::domain::budget::{Certainty, Estimate};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
 
@@ -30,6 +33,7 @@ mod files;
 mod home;
 mod inspect;
 mod log;
+mod model_call;
 mod record;
 mod stream;
 
@@ -38,7 +42,7 @@ pub(crate) use command::{command, probe};
 pub(crate) use inspect::inspect;
 
 use files::Files;
-use log::Turn;
+use log::{Records, Turn};
 use stream::{Line, Tool, Totals};
 
 /// Bytes kept of one message, and of the last word.
@@ -70,6 +74,7 @@ pub struct CodexReader {
     told_error: bool,
     totals: Option<Totals>,
     session: SessionFate,
+    prompt_bytes: u64,
 }
 
 impl CodexReader {
@@ -95,6 +100,7 @@ impl CodexReader {
             told_error: false,
             totals: None,
             session: SessionFate::Kept,
+            prompt_bytes: request.prompt_bytes,
         }
     }
 
@@ -157,7 +163,14 @@ impl CodexReader {
             // The total of the whole conversation, under one name: a later one replaces it and never adds up.
             let response = format!("{}/total", self.thread.as_deref().unwrap_or("codex"));
             let Totals { input, cached, output } = totals;
-            events.push(AgentEvent::Usage(Metered { response, input, cached, output, cost_micros: None }));
+            events.push(AgentEvent::Usage(Metered {
+                response,
+                input,
+                cached,
+                output,
+                cost_micros: None,
+                certainty: Certainty::Told,
+            }));
         }
         events.extend(self.result.clone().map(|text| AgentEvent::Result { text }));
         events
@@ -250,6 +263,21 @@ impl Reader for CodexReader {
 
     fn side_bytes(&self) -> u64 {
         self.files.bytes()
+    }
+
+    fn untold(&self, end: &ProcessEnd) -> Option<Estimate> {
+        let told = self.files.story.any_usage || self.totals.is_some_and(|totals| totals != Totals::default());
+        match (end.was_cut(), told) {
+            (true, _) if self.files.found() => {
+                let was_killed = matches!(end, ProcessEnd::Signalled { .. } | ProcessEnd::Vanished);
+                self.files.cut_calls(if was_killed { Records::MayLag } else { Records::Whole })
+            }
+            // Nothing that it wrote is known, or its model tells no figures: it has sent its prompt at least.
+            (_, false) if self.begun && (end.was_cut() || self.result.is_some()) => {
+                Some(Figures::default().cut_call(self.prompt_bytes.max(self.files.bytes())))
+            }
+            _ => None,
+        }
     }
 
     fn finish(&mut self, end: &ProcessEnd, stderr: &str) -> AgentEnd {

@@ -28,7 +28,7 @@ pub fn run(session: &mut Session, args: ResumeArgs) -> Result<Exit, CliError> {
     if args.due {
         return each(session, &place, Many::Due, &options);
     }
-    let run = find::run(place.records()?.as_ref(), args.run.as_deref().unwrap_or_default())?.id;
+    let run = find::run(&place, place.records()?.as_ref(), args.run.as_deref().unwrap_or_default())?.id;
     if args.dry_run {
         return dry_run(session, &place, &run, &options);
     }

@@ -12,7 +12,12 @@ use crate::report::text::{budget_table, show_tree};
 /// Runs it.
 pub fn run(session: &mut Session, args: &ShowArgs) -> Result<Exit, CliError> {
     let place = session.place()?;
-    let mut shown = show::show(&place, &args.run)?;
+    let run = args
+        .run
+        .clone()
+        .or_else(|| show::own_run(&place))
+        .ok_or_else(|| CliError::usage("show needs a RUN".to_owned()))?;
+    let mut shown = show::show(&place, &run)?;
     if let Some(step) = &args.step {
         if !shown.view.steps.iter().any(|s| s.key.as_str() == step) {
             return Err(CliError::new(Code::NotFound, format!("run {} has no step `{step}`", shown.view.run.id)));

@@ -65,7 +65,8 @@ pub fn load_policy(source: &dyn Source) -> Result<LoadedPolicy, ConfigError> {
 /// The merged file over the built-in policy.
 fn resolve(doc: &Document, raw: RawPolicy) -> Result<Policy, ConfigError> {
     let mut policy = Policy { version: checked_version(doc, raw.version)?, ..Policy::default() };
-    policy.budgets = raw.budgets.over(policy.budgets);
+    policy.warn_permille = raw.budgets.warn.map_or(policy.warn_permille, |share| share.0.0);
+    policy.budgets = raw.budgets.limits().over(policy.budgets);
     policy.timeouts = limits::timeouts(doc, &raw.timeouts, policy.timeouts)?;
     policy.leases = limits::leases(doc, &raw.leases, policy.leases)?;
     policy.retry = limits::retry(doc, raw.retry, policy.retry)?;

@@ -17,7 +17,7 @@ pub(super) struct RawPolicy {
     pub(super) version: Option<String>,
     /// Taken from the tree, where each path has its place; here only its type is checked.
     include: Vec<String>,
-    pub(super) budgets: RawBudget,
+    pub(super) budgets: RawPolicyBudgets,
     pub(super) timeouts: RawTimeouts,
     pub(super) actions: RawActions,
     pub(super) leases: RawLeases,
@@ -31,6 +31,22 @@ pub(super) struct RawPolicy {
     pub(super) env: Vec<String>,
     pub(super) logs: RawLogs,
     pub(super) rules: Vec<RawRule>,
+}
+
+/// A policy's limits, and from which share on it warns. (`flatten` would lose the places of unknown keys.)
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "`attempt` and `task` with their limits, and `warn`")]
+pub(super) struct RawPolicyBudgets {
+    attempt: RawAttemptLimits,
+    task: RawTaskLimits,
+    pub(super) warn: Option<Field<Share>>,
+}
+
+impl RawPolicyBudgets {
+    /// The limits without the rest.
+    pub(super) fn limits(self) -> RawBudget {
+        RawBudget { attempt: self.attempt, task: self.task }
+    }
 }
 
 /// Limits, of the policy and of a task.

@@ -120,6 +120,7 @@ fn f90_a_folder_or_a_link_out_of_the_repository_is_no_missing_policy() {
 fn what_the_policy_does_not_say_stays_as_built_in() {
     let policy = load("version: v1\nbudgets: { task: { tokens: 1M } }\n").unwrap().policy;
     let task = Limits { tokens: Some(1_000_000), ..Policy::default().budgets.task };
+    assert_eq!(policy.warn_permille, 800);
     assert_eq!(policy.budgets.task, task, "R-R4: the time and attempts that hold with nothing set hold still");
     assert_eq!(Policy { version: "built-in".into(), budgets: Policy::default().budgets, ..policy }, Policy::default());
 }

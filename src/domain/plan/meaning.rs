@@ -102,15 +102,23 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
             // A signal needs no reason beside itself; a machine that failed does.
             let why = if run.code == Some(Code::Interrupted) { String::new() } else { because(run) };
             let step = at_step(input);
-            let sentence = format!("was interrupted{step}{why}; resume goes on after the last good checkpoint");
+            let sentence = format!(
+                "was interrupted{step}{why}; resume goes on after the last good checkpoint and uses up no attempt"
+            );
             rest(input, MeaningWord::CanBeRetried, sentence, format!("agentrun resume {id}"))
         }
         RunStatus::BudgetExceeded => {
-            let sentence = format!("was stopped at a limit{}; the work is kept", because(run));
+            let sentence = format!(
+                "was stopped at a limit{}; the work is kept, a higher limit lets it go on from there",
+                because(run)
+            );
             rest(input, MeaningWord::NeedsAPerson, sentence, raise_command(run))
         }
         RunStatus::DeadLetter => {
-            let sentence = format!("failed as often as it may{}; it goes on once the cause is removed", because(run));
+            let sentence = format!(
+                "failed as often as it may{}; once the cause is removed, resume is one more attempt",
+                because(run)
+            );
             rest(input, MeaningWord::NeedsAPerson, sentence, format!("agentrun resume {id} --reason TEXT"))
         }
         RunStatus::Failed => failed(input),

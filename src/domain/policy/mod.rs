@@ -25,6 +25,9 @@ pub struct Policy {
     pub version: String,
     /// Limits that no task may loosen.
     pub budgets: Budget,
+    /// From which share of a limit on a run warns, in thousandths.
+    #[serde(default = "warn_permille")]
+    pub warn_permille: u32,
     /// Clocks.
     pub timeouts: Timeouts,
     /// How long a holder may be silent.
@@ -248,6 +251,11 @@ impl AgentRules {
     }
 }
 
+/// Four fifths: early enough to raise a limit before it strikes.
+fn warn_permille() -> u32 {
+    800
+}
+
 impl Default for Policy {
     /// The policy that holds without a file: 3 attempts and 30 minutes a task, effects denied (R-R4).
     fn default() -> Self {
@@ -256,6 +264,7 @@ impl Default for Policy {
         Self {
             version: "built-in".to_owned(),
             budgets: Budget { attempt: Limits::default(), task },
+            warn_permille: warn_permille(),
             timeouts: Timeouts::default(),
             leases: Leases::default(),
             retry: RetryRules::default(),

@@ -15,6 +15,7 @@ use crate::engine::steps::{Execution, command};
 use crate::engine::workspace::before_pin;
 use crate::process::ChildId;
 use crate::process::spec::CommandSpec;
+use crate::report::record_json;
 
 impl Attempt<'_> {
     pub(super) fn launch(&mut self, step: StepSpec) -> Result<(), EngineError> {
@@ -83,6 +84,8 @@ impl Attempt<'_> {
         self.host.repo.pin(self.held.hold.run.as_str(), &before_pin(&step.key), &before.commit)?;
         let (call, session) = self.calls.remove(&step.key).unwrap_or((Call::Fresh, None));
         let budget = self.budget_for_agent();
+        let view = self.held.store().view(&self.held.hold.run)?;
+        let budget_document = record_json::budget_json(&view, &self.meter.budget).to_string();
         let request = AgentCall {
             host: self.host,
             hold: &self.held.hold,
@@ -93,6 +96,7 @@ impl Attempt<'_> {
             call: &call,
             session: session.as_deref(),
             budget: &budget,
+            budget_document: &budget_document,
         };
         let identity = if execution.nth == 1 { agent::examine(&request)? } else { None };
         let (spec, at_work) = agent::start(&request)?;
@@ -100,10 +104,24 @@ impl Attempt<'_> {
             let what = format!("invisible_chars={}: the prompt has text that nobody sees", at_work.unseen);
             self.warn(&step.key, &what)?;
         }
+        self.warn_of_uncounted(step)?;
         if let Some(identity) = identity {
             self.held.note(EventKind::AgentIdentified, Some(&step.key), &identity)?;
         }
         Ok((spec, Some(ActiveAgent::new(at_work, call))))
+    }
+
+    /// A limit that does not bind this agent, because it does not tell what is limited.
+    fn warn_of_uncounted(&mut self, step: &StepSpec) -> Result<(), EngineError> {
+        let StepBody::Agent { agent, .. } = &step.body else { return Ok(()) };
+        let limited = self.meter.limited().into_iter().any(|(_, kind, ..)| kind == LimitKind::ToolCalls);
+        if !limited || crate::agents::abilities(agent.protocol).reports_tools {
+            return Ok(());
+        }
+        self.warn(
+            &step.key,
+            &format!("the agent of step `{}` tells no tool calls: their limit does not bind it", step.key),
+        )
     }
 
     /// What an agent is told of its limits: name, limit, used and left, never a bare amount (FR-F35).

@@ -4,6 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use super::{Active, Attempt, Cause};
+use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
@@ -12,6 +13,7 @@ use crate::domain::quantity::{BootMs, Millis};
 use crate::engine::clocks::{self, Watched};
 use crate::engine::error::EngineError;
 use crate::engine::host::{Message, now};
+use crate::engine::meter;
 use crate::engine::observer::Notice;
 use crate::engine::steps::step_limit;
 use crate::process::Haste;
@@ -83,12 +85,13 @@ impl Attempt<'_> {
         Millis(self.active.iter().map(|a| present.saturating_sub(a.counted_until.0)).sum())
     }
 
-    /// When the time budget ends, if everything that is active stays active.
+    /// When the time budget ends, or is worth a warning, if everything that is active stays active.
     fn time_limit_at(&self) -> Option<BootMs> {
         if self.stopping.is_some() {
             return None;
         }
-        let left = self.meter.time_left()?.0.saturating_sub(self.unrecorded().0);
+        let warning = self.meter.time_to_warning(self.held.inputs.policy.warn_permille);
+        let left = warning.into_iter().chain(self.meter.time_left()).min()?.0.saturating_sub(self.unrecorded().0);
         Some(BootMs(now().boot.0 + left / (self.active.len().max(1) as u64) + 1))
     }
 
@@ -107,8 +110,7 @@ impl Attempt<'_> {
                 self.stop_one(i, ProcessEnd::TimedOut { layer }, Haste::Polite);
             }
         }
-        self.check_budget();
-        Ok(())
+        self.check_budget()
     }
 
     /// Stops one child. The first cause counts; a later, harder stop only hurries.
@@ -147,13 +149,23 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    pub(super) fn check_budget(&mut self) {
+    /// Warns of a limit that comes near, and stops at one that is crossed.
+    pub(super) fn check_budget(&mut self) -> Result<(), EngineError> {
         if self.stopping.is_some() {
-            return;
+            return Ok(());
         }
-        if let Some(breach) = self.meter.breach(self.unrecorded()) {
+        let unrecorded = self.unrecorded();
+        for near in self.meter.new_warnings(self.held.inputs.policy.warn_permille, unrecorded) {
+            let body = serde_json::json!({ "limit": meter::limit_name(near.scope, near.kind), "of": near });
+            let text = near.warning();
+            let reason = text.clone();
+            self.held.record([Change::Note { kind: EventKind::WarningRaised, step: None, reason, body }])?;
+            self.observer.notice(&Notice::Warning { text: &text });
+        }
+        if let Some(breach) = self.meter.breach(unrecorded) {
             self.stop_all(&Cause::Budget(breach), Haste::Polite);
         }
+        Ok(())
     }
 }
 

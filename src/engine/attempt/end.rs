@@ -16,6 +16,7 @@ use crate::engine::closing;
 use crate::engine::error::EngineError;
 use crate::engine::host::now;
 use crate::engine::kept::keep_artifacts;
+use crate::engine::meter;
 use crate::engine::steps::agent::Call;
 use crate::engine::steps::command;
 use crate::engine::workspace::mostly_gone;
@@ -131,6 +132,7 @@ impl Attempt<'_> {
 
     fn agent_ended(&mut self, ended: &Ended<'_>, mut agent: ActiveAgent) -> Result<(), EngineError> {
         let Ended { step, end, .. } = ended;
+        self.count_untold(ended, &agent)?;
         let stderr = String::from_utf8_lossy(&ended.ending.stderr_tail).into_owned();
         let AgentEnd { result, failure, warnings, session } = agent.at_work.reader.finish(end, &stderr);
         for warning in &warnings {
@@ -157,6 +159,16 @@ impl Attempt<'_> {
             Some(failure) if is_cut(failure.code) => self.interrupt(step, execution(ended, None)),
             Some(failure) => self.fail(step, execution(ended, None), failure),
         }
+    }
+
+    /// What nobody will tell any more is estimated, so that a limit holds all the same (R-R4).
+    fn count_untold(&mut self, ended: &Ended<'_>, agent: &ActiveAgent) -> Result<(), EngineError> {
+        let Some(untold) = agent.at_work.reader.untold(&ended.end) else { return Ok(()) };
+        let key = &ended.step.key;
+        let number = self.held.step(key).map_or(1, |s| s.runs);
+        let item = meter::untold(key, number, Some(untold), agent.at_work.price.as_ref());
+        self.held.stage(Change::Usage { step: key.clone(), items: vec![item], active: ended.took })?;
+        self.held.commit()
     }
 
     /// The agent does not know its conversation any more: a new one, told everything, and never the old one again (FR-D4).

@@ -78,7 +78,7 @@ impl Attempt<'_> {
             self.provider_answered(key)?;
             self.meter.refresh(self.held)?;
             self.observer.notice(&Notice::Used { attempt: &self.meter.attempt, task: &self.meter.task });
-            self.check_budget();
+            self.check_budget()?;
         }
         Ok(())
     }

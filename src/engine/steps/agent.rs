@@ -9,11 +9,11 @@ use super::{Execution, capture, own_vars, secrets};
 use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
 use crate::artifacts::atomic::{self, IfExists};
 use crate::artifacts::home::make_private;
-use crate::artifacts::run_dir::StepFile;
+use crate::artifacts::run_dir::{self, StepFile};
 use crate::domain::agent_event::AgentEvent;
 use crate::domain::change::MeterItem;
 use crate::domain::failure::Code;
-use crate::domain::ids::StepKey;
+use crate::domain::ids::{RunId, StepKey};
 use crate::domain::policy::AgentRules;
 use crate::domain::quantity::BootMs;
 use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
@@ -65,8 +65,10 @@ pub struct AgentCall<'a> {
     pub call: &'a Call,
     /// The conversation to go on in, if any.
     pub session: Option<&'a str>,
-    /// What the agent may know of its limits.
+    /// What the agent may know of its limits, in words.
     pub budget: &'a str,
+    /// The same for a program: the document of `show --budget` as it is now.
+    pub budget_document: &'a str,
 }
 
 /// An agent at work: its reader, and what is known of it so far.
@@ -81,7 +83,8 @@ pub struct AtWork {
     pub unseen: usize,
     /// True once its folder of side files is watched.
     pub watched: bool,
-    price: Option<crate::domain::budget::Price>,
+    /// What its tokens cost, where it does not say so itself.
+    pub price: Option<crate::domain::budget::Price>,
     session: Option<String>,
 }
 
@@ -135,6 +138,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
         env: &vars,
         private_home: &private_home,
         session: call.session,
+        prompt_bytes: text.len() as u64,
         execution: execution.number,
     });
     for folder in &command.folders {
@@ -146,6 +150,9 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
     if let Some(session) = call.session {
         vars.insert("AGENTRUN_SESSION".into(), session.into());
     }
+    // With these it can look for itself, and keep within what is left: there is no asking before each call (F45).
+    vars.insert("AGENTRUN_HOME".into(), host.home.root().into());
+    vars.insert("AGENTRUN_BUDGET".into(), call.budget_document.into());
     vars.extend(own_vars(host, hold, execution));
     let spec = CommandSpec {
         program: command.program,
@@ -294,36 +301,48 @@ pub fn not_installed(vars: &BTreeMap<OsString, OsString>, inputs: &RunInputs) ->
 }
 
 /// Counts what an inspection of an unseen execution found, under the names the live reader would have used.
-pub fn items_of(events: &[AgentEvent], inputs: &RunInputs, step: &StepKey) -> Vec<MeterItem> {
+pub fn items_of(found: &agents::Inspection, inputs: &RunInputs, execution: &ExecutionRecord) -> Vec<MeterItem> {
+    let step = &execution.step;
     let price = parts(inputs, step).and_then(|(_, rules)| rules.price);
-    let items = events.iter().filter_map(|event| match event {
+    let items = found.events.iter().filter_map(|event| match event {
         AgentEvent::ToolCall { id, .. } => Some(meter::tool_call(step, id)),
         AgentEvent::Usage(metered) => Some(meter::response(step, metered, price.as_ref())),
         _ => None,
     });
-    items.collect()
+    let untold = meter::untold(step, execution.number, found.untold, price.as_ref());
+    let known_before = execution.estimated > 0 || found.untold.is_some();
+    items.chain(known_before.then_some(untold)).collect()
 }
 
 /// What an unseen execution left in the agent's own records (R-W4). `None` when there is nothing to look at.
 pub fn inspect(
     host: &Host<'_>,
-    inputs: &RunInputs,
-    (execution, transcript): (&ExecutionRecord, &Path),
+    (run, inputs): (&RunId, &RunInputs),
+    (execution, files): (&ExecutionRecord, run_dir::Execution<'_>),
     dir: &Path,
 ) -> Result<Option<agents::Inspection>, EngineError> {
     let Some((agent, rules)) = parts(inputs, &execution.step) else { return Ok(None) };
     let vars = allowed(host.vars, Audience::Agent, &rules.env);
     let private_home = host.home.private_home(&agent.name)?;
+    let run_dir = host.home.run_dir(run)?;
+    let transcript = run_dir.step_file(files, StepFile::Events);
+    // An execution that died before it had its prompt has sent none.
+    let prompt_bytes = std::fs::metadata(run_dir.step_file(files, StepFile::Prompt)).map_or(0, |m| m.len());
     let reader = ReaderRequest {
         protocol: agent.protocol,
         rules: &rules,
         env: &vars,
         private_home: &private_home,
         session: execution.session.as_deref(),
+        prompt_bytes,
         execution: execution.number,
     };
-    let request =
-        InspectRequest { reader, workspace: dir, started_at: Some(execution.started_at), transcript: Some(transcript) };
+    let request = InspectRequest {
+        reader,
+        workspace: dir,
+        started_at: Some(execution.started_at),
+        transcript: Some(&transcript),
+    };
     Ok(Some(agents::inspect(&request)?))
 }
 

@@ -5,6 +5,7 @@
 mod adjust;
 mod refuse;
 
+use super::allowance;
 use super::carry::{Acting, Answer, at_rest, be_ready, carry_out, refuse_small_limits};
 use super::error::OpsError;
 use super::follow;
@@ -136,9 +137,9 @@ pub fn resume(
     refuse::undecided(&outlook, options)?;
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
     let (inputs, changes) = adjust::adjustments(&place.repo, &outlook, options)?;
-    refuse::exhausted(&outlook, &inputs)?;
     be_ready(&home)?;
     store.refuse_reused_versions(&inputs)?;
+    let attempts = allowance::next_attempt(&store, &outlook.view, &inputs)?;
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;
     }
@@ -149,7 +150,7 @@ pub fn resume(
         Queued::Changed => return self::resume(place, acting, run, options, tell),
     };
     // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
-    let mut claimed = engine_run::claim(&acting.who, store, &record, OpenedBy::Resume)?;
+    let mut claimed = engine_run::claim(&acting.who, store, &record, (OpenedBy::Resume, attempts))?;
     claimed.left_work = match (options.keep, options.rebuild) {
         (true, _) => LeftWork::Keep,
         (false, true) => LeftWork::Rebuild,

@@ -4,7 +4,7 @@ use super::{Outlook, ResumeOptions};
 use crate::domain::failure::Code;
 use crate::domain::ids::RunId;
 use crate::domain::plan::resume::{DifferenceCode, ResumeVerdict};
-use crate::domain::record::{RunInputs, RunView};
+use crate::domain::record::RunView;
 use crate::domain::run::RunStatus;
 use crate::engine::validate::Present;
 use crate::ops::error::OpsError;
@@ -55,28 +55,6 @@ pub(super) fn by_verdict(run: &RunId, outlook: &Outlook) -> Result<(), OpsError>
             let message = format!("run {run} cannot go on, and nobody can accept that: {what}");
             Err(OpsError::about(run, Code::ResumeBlocked, message))
         }
-    }
-}
-
-/// Attempts are counted over all runs of the task, crashes included: going on for ever is refused here. A dead letter that a
-/// person puts back with a reason gets its one attempt, also when that person was cut off right after putting it back (it
-/// then waits for no moment, as every other wait does). A run whose holder is gone is taken over all the same: what is left of
-/// it must be ended and counted, and then it is a dead letter.
-pub(super) fn exhausted(outlook: &Outlook, inputs: &RunInputs) -> Result<(), OpsError> {
-    let run = &outlook.view.run;
-    let put_back = run.status == RunStatus::Retrying && run.retry_at.is_none();
-    if put_back || matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
-        return Ok(());
-    }
-    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
-    let used = outlook.view.task_usage.failed_attempts;
-    match limit {
-        Some(limit) if used >= limit => {
-            let message =
-                format!("task.attempts is limited to {limit}, used {used}: raise it with --budget task.attempts=N");
-            Err(OpsError::about(&run.id, Code::BudgetExceeded, message))
-        }
-        _ => Ok(()),
     }
 }
 

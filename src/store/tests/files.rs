@@ -6,6 +6,7 @@ use std::path::Path;
 use super::super::migrate::{MIGRATIONS, Migration, check_readable, migrate};
 use super::super::{connection, write};
 use super::*;
+use crate::domain::budget::Estimate;
 use crate::domain::failure::Code;
 use crate::store::{RunFilter, StoreError};
 
@@ -111,61 +112,77 @@ fn and_then(next: Migration) -> Vec<Migration> {
     MIGRATIONS.iter().copied().chain([next]).collect()
 }
 
-/// The checked-in database of version 1: a run that succeeded, one that failed, one that is parked.
-const VERSION_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases/v1.db");
+/// The checked-in databases of older versions: a run that succeeded, one that failed, one that is parked.
+fn older(version: u32) -> std::path::PathBuf {
+    let databases = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases");
+    std::path::Path::new(databases).join(format!("v{version}.db"))
+}
 
-/// Writes [`VERSION_1`] with `AGENTRUN_BLESS=1`, as long as no release has written such databases; then it stays as it is.
+/// Writes [`older`] with `AGENTRUN_BLESS=1` where there is none. What a release has written stays as it is.
 #[test]
-fn the_database_of_version_1_can_be_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("agentrun.db");
-    std::fs::write(&path, "").unwrap();
-    let mut db = connection::open_writing(&path).unwrap();
-    migrate(&mut db, &path, &MIGRATIONS[..1]).unwrap();
-    let mut world = World { store: Store::of(db, &path), clock: 1_000_000, dir };
-    for (task, event) in [("good", RunEvent::Succeed), ("bad", RunEvent::Fail), ("limited", RunEvent::Retry)] {
-        let hold = world.started(&new_run(task, "a"));
-        world.record(&hold, &[step("context", StepEvent::Begin)]).unwrap();
-        world.record(&hold, &[run_event(event)]).unwrap();
-    }
-    // What version 1 did not know, it did not write.
-    let raw = world.raw();
-    let newer =
-        "json_remove(inputs, '$.policy.breaker', '$.policy.agents.codex.provider', '$.policy.agents.replay.provider')";
-    raw.execute(&format!("UPDATE run_inputs SET inputs = {newer}"), ()).unwrap();
-    if std::env::var_os("AGENTRUN_BLESS").is_some() {
-        let _ = std::fs::remove_file(VERSION_1);
-        raw.execute("VACUUM INTO ?1", [VERSION_1]).unwrap();
+fn the_databases_of_older_versions_can_be_made_anew() {
+    for version in 1..NEWEST {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agentrun.db");
+        std::fs::write(&path, "").unwrap();
+        let mut db = connection::open_writing(&path).unwrap();
+        let known = MIGRATIONS.iter().filter(|m| m.version <= version).copied().collect::<Vec<_>>();
+        migrate(&mut db, &path, &known).unwrap();
+        let mut world = World { store: Store::of(db, &path), clock: 1_000_000, dir };
+        for (task, event) in [("good", RunEvent::Succeed), ("bad", RunEvent::Fail), ("limited", RunEvent::Retry)] {
+            let hold = world.started(&new_run(task, "a"));
+            world.record(&hold, &[step("context", StepEvent::Begin)]).unwrap();
+            world.record(&hold, &[run_event(event)]).unwrap();
+        }
+        // What these versions did not know, they did not write.
+        let raw = world.raw();
+        let newer = match version {
+            1 => {
+                "json_remove(inputs, '$.policy.warn_permille', '$.policy.breaker', \
+                 '$.policy.agents.codex.provider', '$.policy.agents.replay.provider')"
+            }
+            _ => "json_remove(inputs, '$.policy.warn_permille')",
+        };
+        raw.execute(&format!("UPDATE run_inputs SET inputs = {newer}"), ()).unwrap();
+        if std::env::var_os("AGENTRUN_BLESS").is_some() && !older(version).exists() {
+            raw.execute("VACUUM INTO ?1", [older(version).to_str().unwrap()]).unwrap();
+        }
     }
 }
 
 #[test]
-fn r_u8_f18_a_database_of_version_1_is_looked_at_as_it_is_and_migrated_by_the_first_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("agentrun.db");
-    std::fs::copy(VERSION_1, &path).unwrap();
-    let looking = Store::open_read_only(&path).unwrap().unwrap();
-    let states = |store: &Store| {
-        let runs = store.runs(&RunFilter::All).unwrap();
-        runs.iter().map(|s| format!("{} {}", s.run.id, s.run.status)).collect::<Vec<_>>()
-    };
-    assert_eq!(states(&looking), ["run_limited_001 RETRYING", "run_bad_001 FAILED", "run_good_001 SUCCEEDED"]);
-    let (turns, breakers) = (looking.turns().unwrap(), looking.breakers().unwrap());
-    assert!(turns.is_empty() && breakers.is_empty(), "nothing is migrated by looking");
-    let before = states(&looking);
-    drop(looking);
+fn r_u8_f18_an_older_database_is_looked_at_as_it_is_and_migrated_by_the_first_write() {
+    for version in 1..NEWEST {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agentrun.db");
+        std::fs::copy(older(version), &path).unwrap();
+        let looking = Store::open_read_only(&path).unwrap().unwrap();
+        let states = |store: &Store| {
+            let runs = store.runs(&RunFilter::All).unwrap();
+            runs.iter().map(|s| format!("{} {}", s.run.id, s.run.status)).collect::<Vec<_>>()
+        };
+        assert_eq!(states(&looking), ["run_limited_001 RETRYING", "run_bad_001 FAILED", "run_good_001 SUCCEEDED"]);
+        let (turns, breakers) = (looking.turns().unwrap(), looking.breakers().unwrap());
+        assert!(turns.is_empty() && breakers.is_empty(), "nothing is migrated by looking");
+        let seen = looking.view(&RunId::recorded("run_bad_001")).unwrap();
+        assert_eq!((seen.executions[0].estimated, seen.usage.estimated), (0, Estimate::default()));
+        let before = states(&looking);
+        drop(looking);
 
-    let store = Store::open(&path).unwrap();
-    assert_eq!(states(&store), before);
-    for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
-        let view = store.view(&RunId::recorded(run)).unwrap();
-        assert_eq!(view.inputs.policy, Policy::default(), "what was not written is what holds without a word");
-        let chain = store.chain(run).unwrap();
-        crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
+        let store = Store::open(&path).unwrap();
+        assert_eq!(states(&store), before);
+        for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
+            let view = store.view(&RunId::recorded(run)).unwrap();
+            let mut unsaid = Policy::default();
+            unsaid.budgets.task.attempts = view.inputs.policy.budgets.task.attempts;
+            assert_eq!(view.inputs.policy, unsaid, "what was not written is what holds without a word");
+            let chain = store.chain(run).unwrap();
+            crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
+        }
+        store.integrity().unwrap();
+        let copy = dir.path().join(format!("agentrun.db.v{version}.bak"));
+        assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
     }
-    store.integrity().unwrap();
-    let copy = dir.path().join("agentrun.db.v1.bak");
-    assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
 }
 
 #[test]

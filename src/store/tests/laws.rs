@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::budget::Certainty;
 use crate::domain::change::MeterItem;
 use crate::domain::event::Event;
 use crate::domain::machine::Word as _;
@@ -29,19 +30,25 @@ fn any_key() -> impl Strategy<Value = StepKey> {
     prop::sample::select(vec!["context", "codex", "lint", "qa", "report"]).prop_map(key)
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
-    let usage = (any_key(), 0..5_u8, 0..100_u64, 0..50_u64).prop_map(|(step, name, input, active)| Change::Usage {
+/// Few names, so that figures come again: told after estimated, and the other way round.
+fn any_usage() -> impl Strategy<Value = Change> {
+    let usage = (any_key(), 0..2_u8, 0..100_u64, 0..50_u64, any::<bool>());
+    usage.prop_map(|(step, name, input, active, is_guess)| Change::Usage {
         step,
         items: vec![MeterItem {
             name: format!("r{name}"),
             input,
-            cached: 0,
+            cached: input / 4,
             output: input / 3,
             cost_micros: Some(input),
-            tool_calls: 1,
+            tool_calls: u64::from(!is_guess),
+            certainty: if is_guess { Certainty::Estimated } else { Certainty::Told },
         }],
         active: Millis(active),
-    });
+    })
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
     // Moves that many histories need are likelier, so that they get somewhere.
     let useful = prop::sample::select(vec![
         StepEvent::Begin,
@@ -66,7 +73,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => moved(useful.boxed()),
         2 => moved(any_word::<StepEvent>().boxed()),
-        3 => usage,
+        3 => any_usage(),
         2 => ended,
         1 => any_word::<RunEvent>().prop_map(run_event),
         1 => any_word::<AttemptEvent>().prop_map(|event| Change::Attempt { event, failure: None }),
@@ -78,6 +85,7 @@ fn any_try() -> impl Strategy<Value = Try> {
     let changes = prop::collection::vec(any_change(), 1..4);
     let event = prop::sample::select(vec![RunEvent::Start, RunEvent::Resume, RunEvent::TakeOver]);
     prop_oneof![
+        2 => any_usage().prop_map(|usage| Try::Record { holder: 0, changes: vec![usage] }),
         6 => (0..4_usize, changes).prop_map(|(holder, changes)| Try::Record { holder: holder / 3, changes }),
         1 => (event, 0..4_u64).prop_map(|(event, behind)| Try::Claim { event, behind: behind / 3 }),
     ]
@@ -117,6 +125,7 @@ fn check(before: &RunView, after: &RunView) {
         is.input >= was.input && is.output >= was.output && is.tool_calls >= was.tool_calls && is.active >= was.active,
         "I9: no counter falls: {was:?} {is:?}"
     );
+    assert!(is.cost_micros >= was.cost_micros, "I9");
     assert!(is.failed_attempts >= was.failed_attempts, "I9");
     match (after.run.status, after.run.lease.is_some()) {
         (RunStatus::Running, false) => panic!("who is RUNNING is held"),
@@ -146,6 +155,20 @@ fn check_step_once(events: &[Event]) {
     }
 }
 
+/// I9, R-R4: what is kept with the executions is what the rows add up to, the told apart from the guessed.
+fn check_sums(world: &World, after: &RunView) {
+    let raw = world.raw();
+    let sum = |column: &str, estimated: u8| -> u64 {
+        let sql = format!("SELECT coalesce(sum({column}), 0) FROM meter WHERE estimated = {estimated}");
+        u64::try_from(raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).unwrap()).unwrap()
+    };
+    let (told, guessed) = (after.usage, after.usage.estimated);
+    assert_eq!((told.input, told.cached, told.output), (sum("input", 0), sum("cached", 0), sum("output", 0)));
+    assert_eq!((guessed.input, guessed.cached, guessed.output), (sum("input", 1), sum("cached", 1), sum("output", 1)));
+    assert_eq!(guessed.cost_micros.unwrap_or(0), sum("cost_micros", 1));
+    assert_eq!(after.usage.tokens(), told.input - told.cached + told.output + guessed.tokens());
+}
+
 fn fences(world: &World) -> Vec<i64> {
     let raw = world.raw();
     let mut rows = raw.prepare("SELECT fence FROM event WHERE chain <> 'home' ORDER BY n").unwrap();
@@ -162,11 +185,14 @@ proptest! {
         world.store.db.pragma_update(None, "synchronous", "OFF").unwrap();
         let mut holds = vec![world.started(&new_run("182", "a"))];
         let run = holds[0].run.clone();
+        let begun = ["context", "codex"].map(|name| step(name, StepEvent::Begin));
+        world.record(&holds[0], &begun).unwrap();
         let mut before = world.store.view(&run).unwrap();
         for attempted in &tries {
             carry_out(&mut world, &mut holds, attempted);
             let after = world.store.view(&run).unwrap();
             check(&before, &after);
+            check_sums(&world, &after);
             before = after;
         }
         world.check_chains();

@@ -1,14 +1,23 @@
 //! R-R4, I9: what a task used, over all its runs, until its last verified success.
 
 use super::*;
-use crate::domain::budget::Usage;
+use crate::domain::budget::{Certainty, Usage};
 use crate::domain::change::MeterItem;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
 use crate::domain::run::AttemptEvent;
+use crate::store::StoreError;
 
 fn item(name: &str, input: u64, output: u64) -> MeterItem {
-    MeterItem { name: name.into(), input, cached: input / 2, output, cost_micros: None, tool_calls: 0 }
+    MeterItem {
+        name: name.into(),
+        input,
+        cached: input / 2,
+        output,
+        cost_micros: None,
+        tool_calls: 0,
+        certainty: Certainty::Told,
+    }
 }
 
 fn used(items: Vec<MeterItem>, active: u64) -> Change {
@@ -114,4 +123,63 @@ fn r_r4_a_failed_attempt_counts_in_the_ledger_in_which_it_began() {
     assert_eq!(of_task(&world).failed_attempts, 0, "a signal uses none up");
     world.claim(&two.run, RunEvent::TakeOver, 2).unwrap();
     assert_eq!(of_task(&world).failed_attempts, 1, "a crash does");
+}
+
+fn guess(name: &str, input: u64) -> MeterItem {
+    MeterItem { certainty: Certainty::Estimated, ..item(name, input, 0) }
+}
+
+#[test]
+fn r_r4_an_estimate_counts_until_a_true_figure_takes_its_place() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("codex", StepEvent::Begin), used(vec![item("r1", 100, 0)], 1)]).unwrap();
+    // What is recorded, then: tokens, of them estimated.
+    let history = [
+        (guess("cut", 1000), (550, 500)),
+        (guess("cut", 600), (350, 300)),
+        (item("cut", 40, 0), (70, 0)),
+        (guess("cut", 9000), (70, 0)),
+        (guess("r1", 9000), (70, 0)),
+        (item("cut", 60, 0), (80, 0)),
+    ];
+    for (told, expected) in history {
+        world.record(&hold, &[used(vec![told.clone()], 1)]).unwrap();
+        let usage = of_task(&world);
+        assert_eq!((usage.tokens(), usage.estimated.tokens()), expected, "{told:?}");
+    }
+    let costly = MeterItem { cost_micros: Some(7), ..guess("late", 2) };
+    world.record(&hold, &[step("codex", StepEvent::Fail), used(vec![costly], 1)]).unwrap();
+    let view = world.store.view(&hold.run).unwrap();
+    assert_eq!((view.usage.cost_micros, view.usage.cost(), view.executions[0].estimated), (None, Some(7), 1));
+}
+
+#[test]
+fn r_r4_attempts_of_runs_side_by_side_are_reserved_when_they_begin() {
+    let mut world = World::new();
+    let limited = |mut new: NewRun| {
+        new.inputs.policy.budgets.task.attempts = Some(2);
+        new
+    };
+    let one = world.started(&limited(new_run("182", "a")));
+    let two = world.started(&limited(new_run("182", "b")));
+    assert_eq!(world.store.view(&one.run).unwrap().open_attempts, 2);
+    let third = limited(new_run("182", "c"));
+    let reserved = |used, reserved| StoreError::AttemptsReserved { limit: 2, used, reserved };
+    let refused = |world: &mut World| {
+        let ctx = world.ctx();
+        world.store.start_or_attach(&third, &ctx).unwrap_err()
+    };
+    assert_eq!(refused(&mut world), reserved(0, 2));
+    // A failed one is used up, not given back; one that was parked is given back.
+    let (fail, park) = (AttemptEvent::Fail, AttemptEvent::Park);
+    let end = |event| Change::Attempt { event, failure: None };
+    world.record(&one, &[end(fail), run_event(RunEvent::Fail)]).unwrap();
+    assert_eq!(refused(&mut world), reserved(1, 1));
+    world.record(&two, &[end(park), run_event(RunEvent::Interrupt)]).unwrap();
+    let three = world.started(&third);
+    let again = Claim { attempts: Some(2), ..claim(RunEvent::Resume, two.fence) };
+    let ctx = world.ctx();
+    assert_eq!(world.store.claim(&two.run, &again, &ctx).unwrap_err(), reserved(1, 1));
+    assert_ne!(three.run, two.run);
 }

@@ -105,7 +105,7 @@ fn process() -> Identity {
 
 fn claim(event: RunEvent, expected_fence: u64) -> Claim {
     let opened_by = if event == RunEvent::TakeOver { OpenedBy::Takeover } else { OpenedBy::Resume };
-    Claim { event, opened_by, holder: process(), lease_until: BootMs(60_000), expected_fence }
+    Claim { event, opened_by, holder: process(), lease_until: BootMs(60_000), expected_fence, attempts: None }
 }
 
 fn key(text: &str) -> StepKey {
@@ -158,9 +158,12 @@ fn spec(task: &str) -> TaskSpec {
 }
 
 fn inputs(spec: TaskSpec) -> RunInputs {
+    // Runs of one task are opened side by side here; what is reserved for them has tests of its own.
+    let mut policy = Policy::default();
+    policy.budgets.task.attempts = None;
     RunInputs {
         spec,
-        policy: Policy::default(),
+        policy,
         policy_sha256: Sha256Hash::of(b"policy"),
         prompts: BTreeMap::new(),
         files: Vec::new(),

@@ -39,6 +39,7 @@ pub fn differences(old: &Policy, new: &Policy, conduct: &Conduct) -> Vec<Differe
     let Policy {
         version,
         budgets,
+        warn_permille,
         timeouts,
         leases,
         retry,
@@ -58,6 +59,7 @@ pub fn differences(old: &Policy, new: &Policy, conduct: &Conduct) -> Vec<Differe
     found.unrelated("version", version, &new.version);
     found.limits(Scope::Task, &budgets.task, &new.budgets.task);
     found.limits(Scope::Attempt, &budgets.attempt, &new.budgets.attempt);
+    found.setting("budgets.warn", warn_permille, &new.warn_permille);
     for (name, of) in CLOCKS {
         found.setting(&format!("timeouts.{name}"), &of(timeouts), &of(&new.timeouts));
     }
