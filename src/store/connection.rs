@@ -48,15 +48,30 @@ pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>> {
         Ok(file) if file.len() == 0 => return Ok(None),
         Ok(_) => {}
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut db = Connection::open_with_flags(path, flags)?;
-    prepare(&mut db)?;
-    let db = if can_be_read(&db)? { db } else { open_immutable(path)? };
+    let db = open_reading(path)?;
+    let db = match can_be_read(&db) {
+        Ok(true) => db,
+        Ok(false) => open_immutable(path)?,
+        // A writer was killed in the middle of what only a writer can take back: its beginning of the file, mostly (F03).
+        Err(StoreError::ReadOnly) => {
+            drop(db);
+            open_writing(path)?;
+            open_reading(path)?
+        }
+        Err(error) => return Err(error),
+    };
     if migrate::check_readable(&db, MIGRATIONS)?.is_none() {
         return Ok(None);
     }
     migrate::show_as_newest(&db)?;
     Ok(Some(db))
+}
+
+fn open_reading(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(path, flags)?;
+    prepare(&mut db)?;
+    Ok(db)
 }
 
 /// False when the write-ahead log's index can neither be read nor made: the folder is read-only.

@@ -1,7 +1,7 @@
 //! The database as a file: created, refused, migrated, damaged, read-only.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::migrate::{MIGRATIONS, Migration, check_readable, migrate};
 use super::super::{connection, write};
@@ -317,4 +317,31 @@ fn t3_nothing_else_begins_a_transaction_or_writes() {
             assert!(!text.contains(word) || reads, "{name} uses {word}");
         }
     }
+}
+
+/// A new file whose first writer was killed in the middle: a journal beside it says how to go back, and only who may write can.
+fn killed_at_its_creation(dir: &Path) -> PathBuf {
+    let (begun, path) = (dir.join("begun.db"), dir.join("agentrun.db"));
+    let db = rusqlite::Connection::open(&begun).unwrap();
+    db.execute_batch(
+        "CREATE TABLE a (x); PRAGMA cache_size = 2; BEGIN IMMEDIATE; INSERT INTO a VALUES (zeroblob(100000))",
+    )
+    .unwrap();
+    // Copies, as a kill at this moment would leave the files; what the transaction wrote is on disk already.
+    let beside = |path: &Path| PathBuf::from(format!("{}-journal", path.display()));
+    std::fs::copy(&begun, &path).unwrap();
+    assert!(std::fs::copy(beside(&begun), beside(&path)).unwrap() > 0);
+    drop(db);
+    path
+}
+
+#[test]
+fn f03_a_kill_while_the_database_is_made_is_no_obstacle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = killed_at_its_creation(dir.path());
+    let rows = || rusqlite::Connection::open(&path).unwrap().query_row("SELECT count(*) FROM a", (), |row| row.get(0));
+    // It is no database of agentrun, which is found out only where the journal can be played back.
+    let refused = Store::open_read_only(&path).map(|_| ()).unwrap_err();
+    assert_eq!(refused.code(), Code::StateCorrupt, "{refused}");
+    assert_eq!(rows(), Ok(0), "what was half done was taken back");
 }
