@@ -81,7 +81,6 @@ fn multiply(world: &World, runs: u32) -> Outcome<()> {
         ("attempt", &[("run", "n")]),
         ("step", &[("run", "n")]),
         ("execution", &[("seq", "NULL"), ("run", "n")]),
-        ("checkpoint", &[("seq", "NULL"), ("run", "n")]),
         ("artifact", &[("run", "n")]),
     ] {
         let columns = columns(&db, table)?;
