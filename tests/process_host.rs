@@ -425,7 +425,7 @@ fn f31_a_recorded_leftover_without_a_marker_is_ended_with_its_descendants() {
 }
 
 #[test]
-fn f32_fr_j5_a_stranger_with_a_recorded_pid_lives() {
+fn f32_fr_j5_fr_j7_a_stranger_with_a_recorded_pid_lives() {
     let mut stranger = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
     let recorded = Identity { start_ticks: 1, ..identity_of(stranger.id()) };
     let left = end_leftovers("no-such-marker", &[recorded], Millis(0));

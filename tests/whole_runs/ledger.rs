@@ -114,7 +114,7 @@ fn f46_r_r4_a_figure_that_is_not_believed_is_estimated_and_gives_way_to_the_trut
 }
 
 #[test]
-fn f46_r_r4_an_agent_without_figures_is_estimated_and_stopped_at_a_token_limit() {
+fn f46_fr_f34_r_r4_an_agent_without_figures_is_estimated_and_stopped_at_a_token_limit() {
     let world = World::new();
     let long = "x".repeat(6000);
     let agents =

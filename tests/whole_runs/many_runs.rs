@@ -137,7 +137,7 @@ fn fr_i7_two_state_folders_of_one_repository_do_not_collide() {
 }
 
 #[test]
-fn fr_i10_fr_i11_many_writers_and_readers_meet_no_lock() {
+fn fr_i4_fr_i10_fr_i11_many_writers_and_readers_meet_no_lock() {
     let world = World::new();
     for n in 0..6 {
         let steps = idle_steps(15);

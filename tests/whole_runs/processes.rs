@@ -263,7 +263,7 @@ fn f35_an_agent_that_reads_no_prompt_is_no_obstacle() {
 }
 
 #[test]
-fn f39_a_run_inside_a_run_is_refused() {
+fn f39_fr_f23_a_run_inside_a_run_is_refused() {
     let world = World::new();
     let agentrun = env!("CARGO_BIN_EXE_agentrun");
     world.command_task("inner", "true");

@@ -311,7 +311,7 @@ fn r_r8_so_many_calls_to_one_provider_at_a_time_and_first_come_first_served() {
 }
 
 #[test]
-fn r_r8_so_many_runs_at_a_time_the_others_stay_accepted_in_their_order() {
+fn r_r8_fr_f2_so_many_runs_at_a_time_the_others_stay_accepted_in_their_order() {
     let world = World::new();
     queueing(&world, &[("concurrency", "{ runs: 1 }")], "", false);
     let first = world.spawn_until(&["start", "a"], "inside-a");

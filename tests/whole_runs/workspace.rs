@@ -11,7 +11,7 @@ fn simple(world: &World) {
 }
 
 #[test]
-fn r_w1_fr_h5_a_dirty_checkout_is_refused_with_the_list() {
+fn r_w1_fr_h5_fr_h23_a_dirty_checkout_is_refused_with_the_list() {
     let world = World::new();
     simple(&world);
     world.write("src/lib.txt", "changed\n");
