@@ -284,6 +284,14 @@ pub struct CheckpointRecord {
     pub at: UtcMs,
 }
 
+impl RunInputs {
+    /// The limits that hold: the policy's and the task's, the stricter of both.
+    pub fn budget(&self) -> Budget {
+        let (policy, task) = (&self.policy.budgets, &self.spec.budget);
+        Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) }
+    }
+}
+
 /// A run with everything below it, read in one consistent snapshot of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
@@ -324,4 +332,18 @@ pub struct RunSummary {
     pub step: Option<StepKey>,
     /// What the run used.
     pub usage: Usage,
+}
+
+impl RunView {
+    /// Whether the newest attempt took the run from a holder that was lost.
+    pub fn was_taken_over(&self) -> bool {
+        self.attempts.last().is_some_and(|attempt| attempt.opened_by == OpenedBy::Takeover)
+    }
+
+    /// Which execution of its step this one is within its attempt, from 1: names its files.
+    pub fn nth(&self, execution: &ExecutionRecord) -> u32 {
+        let same = |e: &&ExecutionRecord| e.step == execution.step && e.attempt == execution.attempt;
+        let nth = self.executions.iter().filter(same).filter(|e| e.number <= execution.number).count();
+        u32::try_from(nth).unwrap_or(u32::MAX)
+    }
 }

@@ -4,7 +4,6 @@ use super::error::EngineError;
 use super::held::Held;
 use super::host::{Host, now};
 use super::keep::write;
-use super::meter::Meter;
 use super::workspace::{BRANCH_PIN, START_PIN};
 use crate::artifacts::run_dir::{Execution, RunDir, StepFile};
 use crate::artifacts::{manifest_file, transcript};
@@ -58,7 +57,7 @@ fn rendered(host: &Host<'_>, held: &Held, dir: &RunDir, view: &RunView) -> Resul
     let tails = tails(dir, view)?;
     let warnings = warnings(&events);
     let meaning = meaning_of(view);
-    let limits = Meter::budget_of(held);
+    let limits = held.inputs.budget();
     let input = ReportInput {
         view,
         meaning: &meaning,

@@ -11,7 +11,6 @@ use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::record::RunView;
-use crate::domain::run::OpenedBy;
 use crate::domain::step::StepState;
 use crate::domain::task::WorkspaceKind;
 use crate::git::{GuardPrint, Workspace, changes, tampering};
@@ -30,9 +29,8 @@ impl Guard {
     /// Begins an attempt. What changed while the run was at rest is the user's own affair; where the holder before was lost in
     /// the middle of its attempt, its own print still counts.
     pub fn begin(host: &Host<'_>, held: &mut Held, view: &RunView, workspace: &Workspace) -> Result<Self, EngineError> {
-        let taken_over = view.attempts.last().is_some_and(|a| a.opened_by == OpenedBy::Takeover);
         // A machine that failed under it leaves a step in the middle, too.
-        let was_lost = taken_over || view.steps.iter().any(|s| s.state == StepState::Running);
+        let was_lost = view.was_taken_over() || view.steps.iter().any(|s| s.state == StepState::Running);
         let recorded = if was_lost { recorded(held)? } else { None };
         let before = if let Some(print) = recorded {
             print

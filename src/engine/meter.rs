@@ -28,16 +28,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The limits of a run.
-    pub fn budget_of(held: &Held) -> Budget {
-        let (policy, task) = (&held.inputs.policy.budgets, &held.inputs.spec.budget);
-        Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) }
-    }
-
     /// Reads the sums.
     pub fn load(held: &Held) -> Result<Self, EngineError> {
         let (attempt, task, warned) = (Usage::default(), Usage::default(), warned(held)?);
-        let mut meter = Self { budget: Self::budget_of(held), attempt, task, warned };
+        let mut meter = Self { budget: held.inputs.budget(), attempt, task, warned };
         meter.refresh(held)?;
         Ok(meter)
     }

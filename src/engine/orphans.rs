@@ -11,7 +11,6 @@ use crate::artifacts::run_dir::{self, StepFile};
 use crate::domain::event::EventKind;
 use crate::domain::quantity::{Millis, UtcMs};
 use crate::domain::record::{Identity, RunView};
-use crate::domain::run::OpenedBy;
 use crate::domain::task::WorkspaceKind;
 use crate::git::KEPT;
 
@@ -69,8 +68,7 @@ pub fn report_late_work(
     (view, outlived): (&RunView, Outlived),
 ) -> Result<LateWork, EngineError> {
     const NAMED: usize = 10;
-    let was_lost = view.attempts.last().is_some_and(|a| a.opened_by == OpenedBy::Takeover);
-    let Some(sign) = last_sign(host, view)?.filter(|_| was_lost) else { return Ok(LateWork::None) };
+    let Some(sign) = last_sign(host, view)?.filter(|_| view.was_taken_over()) else { return Ok(LateWork::None) };
     // Where nobody was left, the holder itself may have lived for one more heartbeat.
     let since = match outlived {
         Outlived::Somebody => sign.plus(SLACK),
@@ -116,10 +114,7 @@ fn last_sign(host: &Host<'_>, view: &RunView) -> Result<Option<UtcMs>, EngineErr
     let recorded = view.executions.iter().flat_map(|e| [Some(e.started_at), e.finished_at]);
     let mut signs: Vec<UtcMs> = recorded.chain([view.run.heartbeat_at]).flatten().collect();
     for execution in view.executions.iter().filter(|e| e.finished_at.is_none()) {
-        let same = |e: &&crate::domain::record::ExecutionRecord| {
-            e.step == execution.step && e.attempt == execution.attempt && e.number <= execution.number
-        };
-        let nth = u32::try_from(view.executions.iter().filter(same).count()).unwrap_or(u32::MAX);
+        let nth = view.nth(execution);
         let files = run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth };
         for file in [StepFile::Events, StepFile::Stdout, StepFile::Stderr] {
             let modified = fs_err::metadata(dir.step_file(files, file)).and_then(|found| found.modified()).ok();

@@ -113,10 +113,7 @@ fn resumes(view: &RunView, agent: &StepKey) -> bool {
 
 /// The files of an execution.
 fn files<'a>(view: &RunView, execution: &'a ExecutionRecord) -> run_dir::Execution<'a> {
-    let same = |e: &&ExecutionRecord| e.step == execution.step && e.attempt == execution.attempt;
-    let nth = view.executions.iter().filter(same).filter(|e| e.number <= execution.number).count();
-    let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-    run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth }
+    run_dir::Execution { attempt: execution.attempt, step: &execution.step, nth: view.nth(execution) }
 }
 
 fn last<'a>(view: &'a RunView, step: &StepKey) -> Option<&'a ExecutionRecord> {
@@ -190,9 +187,12 @@ fn adopt(
     held.note(EventKind::AgentAdopted, Some(step), "the agent had finished before its end could be recorded")?;
     let ended = Some(vanished(active, end.result.clone()));
     let snapshot = copy.snapshot(host, held, Some(step))?;
-    if let Some(failure) = snapshot.gone.map(mostly_gone) {
+    let fail = |held: &mut Held, ended, failure| {
         let failed = StepMove::new(step, StepEvent::Fail);
-        return held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }));
+        held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }))
+    };
+    if let Some(failure) = snapshot.gone.map(mostly_gone) {
+        return fail(held, ended, failure);
     }
     let artifacts = match view.inputs.spec.step(step) {
         Some(spec) => keep_artifacts(host, held, spec, copy.workspace.dir())?,
@@ -200,10 +200,7 @@ fn adopt(
     };
     let artifacts = match artifacts {
         Ok(artifacts) => artifacts,
-        Err(failure) => {
-            let failed = StepMove::new(step, StepEvent::Fail);
-            return held.stage(Change::Step(StepMove { ended, failure: Some(failure), ..failed }));
-        }
+        Err(failure) => return fail(held, ended, failure),
     };
     let policy_version = held.inputs.policy.version.clone();
     let checkpoint =

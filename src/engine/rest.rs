@@ -6,7 +6,6 @@ use super::closing;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::{Host, now};
-use super::meter::Meter;
 use super::workspace::Copy;
 use crate::domain::change::Change;
 use crate::domain::event::EventKind;
@@ -182,7 +181,7 @@ fn tried(held: &Held, view: &RunView, (waited, run_until): (Millis, BootMs)) -> 
         .fold(u64::from(held.hold.attempt), |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // The attempt that is ending is not recorded as failed yet.
     let left = Millis(run_until.0.saturating_sub(now().boot.0));
-    Ok(Tried { failed: used.failed_attempts + 1, limit: Meter::budget_of(held).task.attempts, waited, left, seed })
+    Ok(Tried { failed: used.failed_attempts + 1, limit: held.inputs.budget().task.attempts, waited, left, seed })
 }
 
 /// The isolated copy goes when its changes are safe: the run has succeeded or was canceled, what lies in it is a commit, and

@@ -10,7 +10,6 @@ use super::heartbeat::{Heartbeat, Lasts, Pulse, lease_until};
 use super::held::Held;
 use super::host::{Host, Inbox, Message, Who, now};
 use super::last_word;
-use super::meter::Meter;
 use super::observer::{Notice, Observer};
 use super::orphans::{self, Outlived};
 use super::recover::{self, LeftWork};
@@ -114,8 +113,7 @@ pub fn carry_out(
         if record.fence != hold.fence || record.status != RunStatus::Retrying {
             return Ok(rested);
         }
-        let inputs = rested.store.view(&hold.run)?.inputs;
-        let attempts = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+        let attempts = rested.store.view(&hold.run)?.inputs.budget().task.attempts;
         claimed = match claim(&host.who, rested.store, &record, (OpenedBy::Retry, attempts)) {
             // Other runs of the task are at its last attempts: this one stays where it is until one of them has ended.
             Err(EngineError::Store(StoreError::AttemptsReserved { .. })) => {
@@ -188,7 +186,7 @@ fn attempt(
         attempt: held.hold.attempt,
         opened_by,
         steps: &keys,
-        budget: &Meter::budget_of(held),
+        budget: &held.inputs.budget(),
     });
     let prepared = prepare(host, held, view, left_work);
     let (copy, end) = match prepared {
@@ -301,10 +299,9 @@ fn unless_tampered(host: &Host<'_>, held: &mut Held, copy: &Copy, end: AttemptEn
 /// Whether the holder before died in the last attempt that the task had. What it left is settled by now: work that it had
 /// finished is kept, and with no step open the run is done; anything more would be one attempt too many (R-R3).
 pub fn used_up(held: &Held, view: &RunView) -> Option<Failure> {
-    let limit = Meter::budget_of(held).task.attempts?;
-    let taken_over = view.attempts.last().is_some_and(|attempt| attempt.opened_by == OpenedBy::Takeover);
+    let limit = held.inputs.budget().task.attempts?;
     let is_done = held.steps.iter().all(|s| matches!(s.state, StepState::Succeeded | StepState::Skipped));
-    let no_more = taken_over && !is_done && view.task_usage.failed_attempts >= limit;
+    let no_more = view.was_taken_over() && !is_done && view.task_usage.failed_attempts >= limit;
     no_more.then(|| Failure::new(Code::WorkerCrash, format!("its process died in the last of {limit} attempts")))
 }
 

@@ -21,7 +21,7 @@ pub fn next_attempt(store: &Store, view: &RunView, inputs: &RunInputs) -> Result
     if matches!(run.status, RunStatus::DeadLetter | RunStatus::Running) {
         return Ok(None);
     }
-    let limit = inputs.policy.budgets.task.stricter(&inputs.spec.budget.task).attempts;
+    let limit = inputs.budget().task.attempts;
     let used = view.task_usage.failed_attempts;
     match limit {
         Some(limit) if used >= limit && is_owed_one(store, &run.id)? => Ok(None),

@@ -13,7 +13,7 @@ use crate::domain::ids::RunId;
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::RunView;
 use crate::domain::run::RunStatus;
-use crate::engine::host::{Host, Inbox, Who};
+use crate::engine::host::{Inbox, Who};
 use crate::engine::observer::Observer;
 use crate::engine::{rest, run as engine_run};
 use crate::process::Supervisor;
@@ -96,14 +96,7 @@ pub fn carry_out(
 ) -> Result<Answer, OpsError> {
     let run = claimed.hold.run.clone();
     let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who,
-    };
+    let host = place.host(home, &supervisor, (&acting.who, acting.own_program));
     let rested = engine_run::carry_out(&host, acting.inbox, claimed, acting.observer)?;
     let view = rested.store.view(&run)?;
     let exit = match rested.stopped_by {
@@ -128,13 +121,6 @@ pub fn at_rest(
         return Ok(view);
     }
     let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who.clone(),
-    };
+    let host = place.host(home, &supervisor, (&acting.who, acting.own_program));
     Ok(rest::catch_up(&host, store, &view)?.view(run)?)
 }

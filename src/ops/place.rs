@@ -8,7 +8,9 @@ use super::error::OpsError;
 use crate::artifacts::file_system::FileSystem;
 use crate::artifacts::home::{HOME_NAME, Home};
 use crate::config::env_vars;
+use crate::engine::host::{Host, Who};
 use crate::git::{Repo, UserGit};
+use crate::process::Supervisor;
 use crate::store::Store;
 
 /// Environment variables, as they were when the program began.
@@ -75,6 +77,16 @@ impl Place {
             Some(home) => Ok(Store::open_read_only(&home.database())?),
             None => Ok(None),
         }
+    }
+
+    /// What a run needs of this machine: for whoever asked, and agentrun's own program.
+    pub fn host<'a>(
+        &'a self,
+        home: &'a Home,
+        supervisor: &'a Supervisor,
+        (who, own_program): (&Who, &'a Path),
+    ) -> Host<'a> {
+        Host { repo: &self.repo, home, supervisor, vars: &self.vars, own_program, who: who.clone() }
     }
 
     /// A variable as text, if it is set and not empty.

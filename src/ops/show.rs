@@ -46,8 +46,7 @@ pub fn own_run(place: &Place) -> Option<String> {
 
 /// What a view means.
 pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError> {
-    let (policy, task) = (&view.inputs.policy.budgets, &view.inputs.spec.budget);
-    let limits = Budget { attempt: policy.attempt.stricter(&task.attempt), task: policy.task.stricter(&task.task) };
+    let limits = view.inputs.budget();
     let is_open = matches!(view.run.status, RunStatus::Pending | RunStatus::Running);
     let at = view.steps.iter().find(|s| matches!(s.state, StepState::Running | StepState::Failed));
     let wait = if is_open { wait_of(&store.turns()?, &store.breakers()?, &view.run.id) } else { None };

@@ -131,9 +131,8 @@ fn joins(facts: &Facts, options: &StartOptions) -> bool {
 
 /// A task that has used a limit up gets no further run: its ledger begins anew by success alone (R-R4).
 fn refuse_exhausted(store: &Store, facts: &Facts) -> Result<(), OpsError> {
-    let limits = facts.inputs.policy.budgets.task.stricter(&facts.inputs.spec.budget.task);
     let used = store.task_usage(&facts.inputs.spec.task)?;
-    match limits.exhausted(Scope::Task, &used) {
+    match facts.inputs.budget().task.exhausted(Scope::Task, &used) {
         None => Ok(()),
         Some(breach) => Err(OpsError::failed(Code::BudgetExceeded, format!("{breach}, over all runs of the task"))),
     }
@@ -164,12 +163,7 @@ fn refuse_missing_agent(place: &Place, facts: &Facts) -> Result<(), OpsError> {
 
 /// A limit that an agent gives no figures for is refused, not ignored.
 fn refuse_unenforceable(facts: &Facts) -> Result<(), OpsError> {
-    let (policy, task) = (&facts.inputs.policy.budgets, &facts.inputs.spec.budget);
-    let budget = crate::domain::budget::Budget {
-        attempt: policy.attempt.stricter(&task.attempt),
-        task: policy.task.stricter(&task.task),
-    };
-    match crate::engine::steps::agent::unenforceable(&facts.inputs, &budget).first() {
+    match crate::engine::steps::agent::unenforceable(&facts.inputs, &facts.inputs.budget()).first() {
         None => Ok(()),
         Some((step, what)) => {
             let message =

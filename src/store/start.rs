@@ -112,8 +112,7 @@ fn claim_new(w: &mut Writer<'_>, new: &NewRun, run: &RunId) -> Result<Hold> {
     let holder = new.claim.clone().ok_or_else(|| StoreError::Internal("a claim without a holder".to_owned()))?;
     let (event, opened_by) = (RunEvent::Start, OpenedBy::Start);
     let Holder { process, lease_until } = holder;
-    let budget = new.inputs.policy.budgets.task.stricter(&new.inputs.spec.budget.task);
-    let attempts = budget.attempts;
+    let attempts = new.inputs.budget().task.attempts;
     let claim = Claim { event, opened_by, holder: process, lease_until, expected_fence: 0, attempts };
     claim::claim(w, run, &claim)
 }

@@ -24,7 +24,7 @@ use crate::domain::plan::start::Follow;
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::{RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
-use crate::engine::host::{Host, now};
+use crate::engine::host::now;
 use crate::engine::recover::LeftWork;
 use crate::engine::run as engine_run;
 use crate::engine::validate::{self, Present};
@@ -92,14 +92,7 @@ pub fn outlook(place: &Place, acting: &Acting<'_>, run: &RunId, options: &Resume
     let store = Store::open(&home.database())?;
     let view = store.view(run)?;
     let supervisor = Supervisor::start()?;
-    let host = Host {
-        repo: &place.repo,
-        home: &home,
-        supervisor: &supervisor,
-        vars: &place.vars,
-        own_program: acting.own_program,
-        who: acting.who.clone(),
-    };
+    let host = place.host(&home, &supervisor, (&acting.who, acting.own_program));
     refuse_behind(&home, &store, run)?;
     let present = given::present(place, &view.inputs);
     refuse::reused_policy_version(&store, &view, &present, options)?;
