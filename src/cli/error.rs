@@ -81,7 +81,8 @@ impl CliError {
         self.exit().code()
     }
 
-    fn exit(&self) -> Exit {
+    /// What the number of the process says of it.
+    pub fn exit(&self) -> Exit {
         self.code.entry().exit
     }
 

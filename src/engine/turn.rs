@@ -106,7 +106,7 @@ pub fn wait(
     match &came {
         Ok(Came::Taken(_)) => {}
         // What failed may have left the place behind: it goes with the process at the latest.
-        Ok(_) | Err(_) => waiting.store.leave_turn(turn, &waiting.who.context())?,
+        Ok(_) | Err(_) => waiting.store.leave_turn(line.turn, &waiting.who.context())?,
     }
     came
 }

@@ -137,18 +137,19 @@ fn rolled_back(place: &Place) -> Vec<DoctorCheck> {
             .collect();
         if let Some(store) = &store {
             for run in store.runs(&RunFilter::All)? {
-                found.extend(behind(&home, store, &run.run.id)?.map(|failure| failure.message));
+                // One manifest that cannot be read hides nothing of the others.
+                match behind(&home, store, &run.run.id) {
+                    Ok(failure) => found.extend(failure.map(|failure| failure.message)),
+                    Err(error) => found.push(error.to_string()),
+                }
             }
         }
         Ok(found)
     };
     // Records that cannot be read have been told of above.
-    let failed = |message| check("records", CheckState::Failed, message, Some(hint_of_recovery()));
+    let hint = "put the newer database back, or go on with this one: agentrun doctor --recover";
+    let failed = |message| check("records", CheckState::Failed, message, Some(hint));
     found().unwrap_or_default().into_iter().map(failed).collect()
-}
-
-fn hint_of_recovery() -> &'static str {
-    "put the newer database back, or go on with this one: agentrun doctor --recover"
 }
 
 /// The agent's program, its version, and for Codex whether its sandbox works: a broken one looks like a successful run.

@@ -16,7 +16,7 @@ use crate::domain::failure::{Code, Exit, Failure};
 use crate::domain::ids::RunId;
 use crate::domain::manifest::Manifest;
 use crate::domain::record::RunView;
-use crate::domain::run::RUN;
+use crate::domain::run::{RUN, RunEvent};
 use crate::engine::host::Who;
 use crate::process::locks;
 use crate::report::machine_json::{CheckState, DoctorCheck};
@@ -110,7 +110,10 @@ fn settle_run(home: &Home, store: &mut Store, run: &RunId, who: &Who) -> Result<
     let Some(why) = not_whole(home, store, run, (view.as_ref(), &events))? else { return Ok(None) };
     let before = store.find_run(run)?.map(|r| r.status);
     let was_told = events.iter().any(|e| e.kind == EventKind::RecordsRecovered);
-    if was_told && why.code != Code::StateRolledBack && before.is_some_and(|status| RUN.is_final(status)) {
+    if was_told
+        && why.code != Code::StateRolledBack
+        && before.is_some_and(|status| RUN.next(status, RunEvent::Cancel).is_err())
+    {
         return Ok(None);
     }
     let after = store.give_up(run, &why, &who.context())?;

@@ -105,14 +105,19 @@ fn tried_by(w: &Writer<'_>, provider: &str, turn: u64) -> Result<Vec<Breaker>> {
 
 fn succeed(w: &mut Writer<'_>, provider: &str, turn: u64) -> Result<()> {
     for breaker in tried_by(w, provider, turn)? {
-        // What led to it is over, or the next failure alone would open it again.
-        let agent = breaker.agent.clone().unwrap_or_default();
-        w.run("DELETE FROM silence WHERE tenant = ?1 AND provider = ?2 AND agent = ?3", (TENANT, provider, agent))?;
         let run = run_of_turn(w, turn)?.unwrap_or_else(|| breaker.run.clone());
-        let closed = Breaker { trial: None, rounds: 0, ..breaker.clone() };
-        put(w, &breaker, BreakerEvent::Succeed, closed, &run)?;
+        close(w, &breaker, &run)?;
     }
     Ok(())
+}
+
+/// A trial was answered. What led to it is over, or the next failure alone would open it again.
+fn close(w: &mut Writer<'_>, breaker: &Breaker, run: &RunId) -> Result<()> {
+    let agent = breaker.agent.as_deref().unwrap_or_default();
+    let params = (TENANT, &breaker.provider, agent);
+    w.run("DELETE FROM silence WHERE tenant = ?1 AND provider = ?2 AND agent = ?3", params)?;
+    let closed = Breaker { trial: None, rounds: 0, ..breaker.clone() };
+    put(w, breaker, BreakerEvent::Succeed, closed, run)
 }
 
 /// No answer: the trials fail, and the call counts in its agent's window.
@@ -153,15 +158,16 @@ fn count(w: &Writer<'_>, call: &EndedCall<'_>) -> Result<()> {
 /// A refusal holds the whole provider; an agent's own breaker has had the answer it wanted.
 fn refused(w: &mut Writer<'_>, call: &EndedCall<'_>, cause: Cause) -> Result<()> {
     for breaker in tried_by(w, call.provider, call.turn)?.iter().filter(|b| b.agent.is_some()) {
-        put(w, breaker, BreakerEvent::Succeed, Breaker { trial: None, rounds: 0, ..breaker.clone() }, call.run)?;
+        close(w, breaker, call.run)?;
     }
     let known = of_queue(w.db(), &Queue::Provider(call.provider.to_owned()))?;
     let known = known.into_iter().find(|b| b.agent.is_none());
-    let rounds = known.as_ref().map_or(0, |b| b.rounds) + 1;
+    // Calls that had begun before: the news of several is one, and the longest hold counts.
+    let open = known.as_ref().filter(|b| b.state == BreakerState::Open);
+    let rounds = open.map_or_else(|| known.as_ref().map_or(0, |b| b.rounds) + 1, |open| open.rounds);
     let mut next = opened(w, call, cause, rounds, None);
-    if let Some(open) = known.as_ref().filter(|b| b.state == BreakerState::Open) {
-        // Calls that had begun before: the news of several is one, and the longest hold counts.
-        next = Breaker { rounds: open.rounds, since: open.since, ..next };
+    if let Some(open) = open {
+        next = Breaker { since: open.since, ..next };
         if open.until > next.until {
             return Ok(());
         }

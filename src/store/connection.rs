@@ -40,7 +40,8 @@ pub(super) fn open_existing(path: &Path) -> Result<Option<Connection>> {
     open(path).map(Some)
 }
 
-/// Opens for reading only: creates nothing, migrates nothing, writes nothing; `None` when nothing was ever recorded.
+/// Opens for reading only: creates nothing, migrates nothing, writes nothing, but takes back what a killed writer had half
+/// written where only a writer can; `None` when nothing was ever recorded.
 pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

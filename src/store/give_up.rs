@@ -28,7 +28,8 @@ impl Store {
             let fact = |kind, body| Fact { reason: Some(&why.message), ..claim::fact(&hold, kind, body) };
             w.run("UPDATE run SET fence = ?2 WHERE seq = ?1", (found.seq, rows::int(hold.fence)))?;
             w.append(&fact(EventKind::RecordsRecovered, json!({ "code": why.code })))?;
-            if RUN.is_final(found.status) {
+            // A dead letter is no final state, but nothing cancels it either.
+            if RUN.next(found.status, RunEvent::Cancel).is_err() {
                 return Ok(());
             }
             claim::lose_attempt(w, &found, &hold)?;

@@ -217,9 +217,7 @@ impl Copy<'_> {
             let Some(row) = rows.next().map_err(|_| reached)? else { return Ok(()) };
             let number: i64 = row.get(0).map_err(|_| reached)?;
             let values = (1..=shared.len()).map(|i| row.get::<_, Value>(i)).collect::<rusqlite::Result<Vec<_>>>();
-            if let Ok(values) = values {
-                insert(self.target, self.table, shared, (number, values));
-            }
+            insert(self.target, self.table, shared, (number, values.map_err(|_| reached)?));
             reached = number;
         }
     }

@@ -1,6 +1,6 @@
 //! `agentrun resume`: the one verb to go on after anything.
 
-use super::start::finish;
+use super::start::{finish, tell_abandoned};
 use crate::cli::args::ResumeArgs;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
@@ -32,7 +32,9 @@ pub fn run(session: &mut Session, args: ResumeArgs) -> Result<Exit, CliError> {
     if args.dry_run {
         return dry_run(session, &place, &run, &options);
     }
-    one(session, &place, &run, &options)
+    let exit = one(session, &place, &run, &options)?;
+    tell_abandoned(session, &place, &run);
+    Ok(exit)
 }
 
 fn one(session: &mut Session, place: &Place, run: &RunId, options: &ResumeOptions) -> Result<Exit, CliError> {
@@ -58,13 +60,24 @@ fn each(session: &mut Session, place: &Place, which: Many, options: &ResumeOptio
     let runs = resume::many(place, which)?;
     if runs.is_empty() {
         session.say.chat(match which {
-            Many::Stale => "no run has lost its holder",
+            Many::Stale | Many::Abandoned => "no run has lost its holder",
             Many::Due => "no parked run may be tried again yet",
         });
     }
     let mut exits = Vec::new();
     for run in runs {
-        exits.push(one(session, place, &run, options)?);
+        // One that refuses is said, and is in nobody else's way; a signal ends the row.
+        let exit = match one(session, place, &run, options) {
+            Ok(exit) => exit,
+            Err(error) => {
+                error.say(&mut session.say, session.json);
+                error.exit()
+            }
+        };
+        exits.push(exit);
+        if matches!(exit, Exit::Interrupted | Exit::Terminated | Exit::Hangup) {
+            break;
+        }
     }
     Ok(exits.into_iter().min_by_key(|e| e.care()).unwrap_or(Exit::Ok))
 }

@@ -5,6 +5,7 @@ use crate::cli::args::StartArgs;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::Exit;
+use crate::domain::ids::RunId;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes};
 use crate::ops::calling::{Hangup, Inbox};
 use crate::ops::carry::{Acting, Answer};
@@ -33,7 +34,9 @@ pub fn run(session: &mut Session, args: Box<StartArgs>) -> Result<Exit, CliError
         detach::go_on(&place, &own_program, &session.who, &answer.view.run.id)?;
         answer.remark = Some("accepted; it runs in the background".to_owned());
     }
-    finish(session, &place, &answer, args.on_end.as_deref())
+    let exit = finish(session, &place, &answer, args.on_end.as_deref())?;
+    tell_abandoned(session, &place, &answer.view.run.id);
+    Ok(exit)
 }
 
 /// Says the answer and tells whoever wanted to be told.
@@ -45,7 +48,6 @@ pub fn finish(
 ) -> Result<Exit, CliError> {
     let shown = show::show(place, answer.view.run.id.as_str())?;
     answer::say(session, answer, &shown);
-    tell_abandoned(session, place, answer)?;
     if let Some(command) = on_end
         && let Err(error) = on_end::tell(place, command, &shown)
     {
@@ -54,15 +56,15 @@ pub fn finish(
     Ok(answer.exit)
 }
 
-/// Whoever starts or resumes something is told of runs that nobody works on any more: nothing else would tell (R-R6).
-fn tell_abandoned(session: &mut Session, place: &crate::ops::place::Place, answer: &Answer) -> Result<(), CliError> {
-    let stale = many(place, Many::Stale)?;
-    let others: Vec<String> = stale.iter().filter(|run| **run != answer.view.run.id).map(ToString::to_string).collect();
+/// Whoever starts or resumes something is told of runs that nobody works on any more: nothing else would tell (R-R6). What
+/// hinders the look hinders nothing else.
+pub fn tell_abandoned(session: &mut Session, place: &crate::ops::place::Place, besides: &RunId) {
+    let abandoned = many(place, Many::Abandoned).unwrap_or_default();
+    let others: Vec<String> = abandoned.iter().filter(|run| *run != besides).map(ToString::to_string).collect();
     if !others.is_empty() {
         let names = others.join(", ");
         session.say.note(&format!("note: the process that worked on {names} is gone: agentrun resume --stale goes on"));
     }
-    Ok(())
 }
 
 fn options(args: &StartArgs) -> Result<StartOptions, CliError> {

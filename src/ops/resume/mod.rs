@@ -228,6 +228,8 @@ fn requeue(
 pub enum Many {
     /// Those whose holder is gone (`--stale`).
     Stale,
+    /// Those of them whose process is surely gone: nobody has to be asked about them.
+    Abandoned,
     /// Parked ones whose time has come and that nobody waits for (`--due`, FR-G5).
     Due,
 }
@@ -238,11 +240,12 @@ pub fn many(place: &Place, which: Many) -> Result<Vec<RunId>, OpsError> {
     let present = now().utc;
     let is_meant = |run: &RunRecord| match (which, follow::holding(run)) {
         (Many::Stale, holding) => matches!(holding, Holding::Abandoned | Holding::Stuck | Holding::Foreign),
+        (Many::Abandoned, holding) => holding == Holding::Abandoned,
         (Many::Due, Holding::Held | Holding::Stuck) => false,
         (Many::Due, _) => run.status == RunStatus::Retrying && engine_run::is_due(run, present),
     };
     let candidates = match which {
-        Many::Stale => store.stale_candidates()?,
+        Many::Stale | Many::Abandoned => store.stale_candidates()?,
         Many::Due => store.runs(&RunFilter::Open)?.into_iter().rev().map(|s| s.run).collect(),
     };
     Ok(candidates.into_iter().filter(is_meant).map(|run| run.id).collect())
