@@ -34,6 +34,8 @@ words! {
         AttemptEnded = "attempt.ended",
         /// A step's state moved: with how its execution ended, and the checkpoint that it reached.
         StepMoved = "step.moved",
+        /// An execution of a step ended. In logs of version 0.1.0; later, a part of the step's move.
+        ExecutionEnded = "execution.ended",
         /// A child process was started.
         ChildStarted = "child.started",
         /// The agent's conversation has an id.
@@ -46,6 +48,8 @@ words! {
         UsageRecorded = "usage.recorded",
         /// A file was kept.
         ArtifactRecorded = "artifact.recorded",
+        /// A checkpoint was recorded. In logs of version 0.1.0; later, a part of the step's move.
+        CheckpointRecorded = "checkpoint.recorded",
         /// The workspace's contents were kept as a commit.
         SnapshotTaken = "snapshot.taken",
         /// A print of what the repository's git folder can run was taken, to be compared with later.

@@ -73,11 +73,17 @@ pub(super) fn check_readable(db: &Connection, migrations: &[Migration]) -> Resul
 /// Lets a connection that only looks read an older database as if it had the columns that later versions added: nothing is
 /// migrated by looking. A temporary view goes before a table of its name, and lives in the connection alone.
 pub(super) fn show_as_newest(db: &Connection) -> Result<()> {
-    if version(db)? < 3 {
-        db.execute_batch(
-            "CREATE TEMP VIEW execution AS SELECT *, 0 AS guess_input, 0 AS guess_cached, 0 AS guess_output, \
-             NULL AS guess_cost_micros FROM main.execution",
-        )?;
+    const GUESSED: &str = "0 AS guess_input, 0 AS guess_cached, 0 AS guess_output, NULL AS guess_cost_micros";
+    const CHECKPOINT: &str = "c.name AS checkpoint, c.snapshot, c.policy_version, c.artifacts";
+    match version(db)? {
+        1 => db.execute_batch(&format!(
+            "CREATE TEMP VIEW execution AS SELECT e.*, {CHECKPOINT}, {GUESSED} FROM main.execution e \
+             LEFT JOIN main.checkpoint c ON c.run = e.run AND c.step = e.step AND e.number = \
+             (SELECT max(x.number) FROM main.execution x WHERE x.run = c.run AND x.step = c.step AND x.started_at <= c.at); \
+             CREATE TEMP VIEW request_chain AS SELECT DISTINCT tenant, request_id, chain FROM main.event"
+        ))?,
+        2 => db.execute_batch(&format!("CREATE TEMP VIEW execution AS SELECT *, {GUESSED} FROM main.execution"))?,
+        _ => {}
     }
     Ok(())
 }

@@ -116,8 +116,7 @@ CREATE TABLE step (
     PRIMARY KEY (run, key)
 ) STRICT;
 
--- The counters of an execution are the sums of its meter rows, kept up with them: no listing adds up single responses. One
--- that succeeded is a checkpoint: its name, snapshot, policy and artifacts (as JSON: path, hash).
+-- The counters of an execution are the sums of its meter rows, kept up with them: no listing adds up single responses.
 CREATE TABLE execution (
     seq               INTEGER NOT NULL PRIMARY KEY,
     run               INTEGER NOT NULL REFERENCES run (seq),
@@ -133,10 +132,6 @@ CREATE TABLE execution (
     model             TEXT,
     process_end       TEXT,
     result            TEXT,
-    checkpoint        TEXT,
-    snapshot          TEXT,
-    policy_version    TEXT,
-    artifacts         TEXT,
     active_ms         INTEGER NOT NULL,
     input             INTEGER NOT NULL DEFAULT 0,
     cached            INTEGER NOT NULL DEFAULT 0,
@@ -180,6 +175,22 @@ CREATE TABLE artifact (
     PRIMARY KEY (run, path)
 ) STRICT;
 
+CREATE TABLE checkpoint (
+    seq            INTEGER NOT NULL PRIMARY KEY,
+    run            INTEGER NOT NULL REFERENCES run (seq),
+    name           TEXT    NOT NULL,
+    step           TEXT    NOT NULL,
+    attempt        INTEGER NOT NULL,
+    snapshot       TEXT,
+    policy_version TEXT    NOT NULL,
+    artifacts      TEXT    NOT NULL,
+    at             INTEGER NOT NULL,
+    fence          INTEGER NOT NULL
+) STRICT;
+
+-- Query: the checkpoints of one run.
+CREATE INDEX checkpoint_by_run ON checkpoint (run);
+
 -- The audit log. `code` and `key_hash` are copies out of `body`, for searching; the chain covers `body`.
 CREATE TABLE event (
     seq        INTEGER NOT NULL PRIMARY KEY,
@@ -205,19 +216,12 @@ CREATE TABLE event (
     UNIQUE (tenant, chain, n)
 ) STRICT;
 
+-- Query: `audit log --request`.
+CREATE INDEX event_by_request ON event (request_id);
 -- Query: `audit log --key`.
 CREATE INDEX event_by_key ON event (key_hash) WHERE key_hash IS NOT NULL;
 -- Query: `audit log --code`.
 CREATE INDEX event_by_code ON event (code) WHERE code IS NOT NULL;
-
--- Query: `audit log --request`. In which chains a command left events: an index of the events themselves would grow, and be
--- written, with every one of them.
-CREATE TABLE request_chain (
-    tenant     TEXT NOT NULL DEFAULT 'local',
-    request_id TEXT NOT NULL,
-    chain      TEXT NOT NULL,
-    PRIMARY KEY (tenant, request_id, chain)
-) STRICT, WITHOUT ROWID;
 
 -- The caller's idempotency keys of `start`, hashed. A row is never removed: an expired key is said to be expired (R-F7).
 CREATE TABLE start_key (

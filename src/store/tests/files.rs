@@ -8,7 +8,7 @@ use super::super::{connection, write};
 use super::*;
 use crate::domain::budget::Estimate;
 use crate::domain::failure::Code;
-use crate::store::{RunFilter, StoreError};
+use crate::store::{EventFilter, RunFilter, StoreError};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -112,42 +112,13 @@ fn and_then(next: Migration) -> Vec<Migration> {
     MIGRATIONS.iter().copied().chain([next]).collect()
 }
 
-/// The checked-in databases of older versions: a run that succeeded, one that failed, one that is parked.
-fn older(version: u32) -> std::path::PathBuf {
-    let databases = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases");
-    std::path::Path::new(databases).join(format!("v{version}.db"))
-}
-
-/// Writes [`older`] with `AGENTRUN_BLESS=1` where there is none. What a release has written stays as it is.
-#[test]
-fn the_databases_of_older_versions_can_be_made_anew() {
-    for version in 1..NEWEST {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("agentrun.db");
-        std::fs::write(&path, "").unwrap();
-        let mut db = connection::open_writing(&path).unwrap();
-        let known = MIGRATIONS.iter().filter(|m| m.version <= version).copied().collect::<Vec<_>>();
-        migrate(&mut db, &path, &known).unwrap();
-        let mut world = World { store: Store::of(db, &path), clock: 1_000_000, dir };
-        for (task, event) in [("good", RunEvent::Succeed), ("bad", RunEvent::Fail), ("limited", RunEvent::Retry)] {
-            let hold = world.started(&new_run(task, "a"));
-            world.record(&hold, &[step("context", StepEvent::Begin)]).unwrap();
-            world.record(&hold, &[run_event(event)]).unwrap();
-        }
-        // What these versions did not know, they did not write.
-        let raw = world.raw();
-        let newer = match version {
-            1 => {
-                "json_remove(inputs, '$.policy.warn_permille', '$.policy.breaker', \
-                 '$.policy.agents.codex.provider', '$.policy.agents.replay.provider')"
-            }
-            _ => "json_remove(inputs, '$.policy.warn_permille')",
-        };
-        raw.execute(&format!("UPDATE run_inputs SET inputs = {newer}"), ()).unwrap();
-        if std::env::var_os("AGENTRUN_BLESS").is_some() && !older(version).exists() {
-            raw.execute("VACUUM INTO ?1", [older(version).to_str().unwrap()]).unwrap();
-        }
-    }
+/// A database of an older version: what the program 0.1.0 wrote (checked in: a run that succeeded, one that failed, one that
+/// is parked), migrated so far.
+fn older(version: u32, path: &Path) {
+    let first = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases/v1.db");
+    std::fs::copy(first, path).unwrap();
+    let known = MIGRATIONS.iter().filter(|m| m.version <= version).copied().collect::<Vec<_>>();
+    migrate(&mut connection::open_writing(path).unwrap(), path, &known).unwrap();
 }
 
 #[test]
@@ -155,7 +126,7 @@ fn r_u8_f18_an_older_database_is_looked_at_as_it_is_and_migrated_by_the_first_wr
     for version in 1..NEWEST {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agentrun.db");
-        std::fs::copy(older(version), &path).unwrap();
+        older(version, &path);
         let looking = Store::open_read_only(&path).unwrap().unwrap();
         let states = |store: &Store| {
             let runs = store.runs(&RunFilter::All).unwrap();
@@ -166,20 +137,33 @@ fn r_u8_f18_an_older_database_is_looked_at_as_it_is_and_migrated_by_the_first_wr
         assert!(turns.is_empty() && breakers.is_empty(), "nothing is migrated by looking");
         let seen = looking.view(&RunId::recorded("run_bad_001")).unwrap();
         assert_eq!((seen.executions[0].estimated, seen.usage.estimated), (0, Estimate::default()));
+        let good = looking.view(&RunId::recorded("run_good_001")).unwrap();
+        let reached: Vec<_> = good.checkpoints.iter().map(|c| (c.name.as_str(), c.commit.is_some())).collect();
+        let expected = [("CONTEXT_PREPARED", false), ("CODE_GENERATED", true), ("QA_PASSED", false), ("report", false)];
+        assert_eq!(reached, expected, "{version}");
+        let asked = EventFilter { request: Some(good.run.request_id.clone()), ..EventFilter::default() };
+        let of_request = looking.events(&asked).unwrap();
+        assert_eq!(of_request.len(), looking.chain("run_good_001").unwrap().len());
         let before = states(&looking);
         drop(looking);
 
         let store = Store::open(&path).unwrap();
         assert_eq!(states(&store), before);
         for run in ["run_good_001", "run_bad_001", "run_limited_001"] {
-            let view = store.view(&RunId::recorded(run)).unwrap();
-            let mut unsaid = Policy::default();
-            unsaid.budgets.task.attempts = view.inputs.policy.budgets.task.attempts;
-            assert_eq!(view.inputs.policy, unsaid, "what was not written is what holds without a word");
+            let policy = store.view(&RunId::recorded(run)).unwrap().inputs.policy;
+            let unsaid = Policy::default();
+            let later = (policy.warn_permille, policy.breaker);
+            assert_eq!(
+                later,
+                (unsaid.warn_permille, unsaid.breaker),
+                "what was not written is what holds without a word"
+            );
             let chain = store.chain(run).unwrap();
             crate::domain::event::check_chain(run, &chain, Some(&store.chain_head(run).unwrap())).unwrap();
         }
         store.integrity().unwrap();
+        assert_eq!(store.view(&good.run.id).unwrap().checkpoints, good.checkpoints);
+        assert_eq!(store.events(&asked).unwrap(), of_request);
         let copy = dir.path().join(format!("agentrun.db.v{version}.bak"));
         assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
     }
