@@ -132,7 +132,9 @@ impl Copy {
     /// Pins what git alone holds in the copy: stashes, other branches, staged contents. Answers what could not be.
     pub fn keep_loose_ends(&self, host: &Host<'_>, held: &mut Held) -> Result<Vec<String>, EngineError> {
         let run = held.hold.run.clone();
-        let BroughtHome { ends, left } = self.workspace.bring_loose_ends(&self.start)?;
+        let tip = held.store().find_run(&run)?.and_then(|run| run.snapshot);
+        let tip = tip.as_deref().unwrap_or(&self.start);
+        let BroughtHome { ends, left } = self.workspace.bring_loose_ends(&self.start, tip)?;
         for LooseEnd { what, commit } in ends {
             let pin = format!("{KEPT}{}", &commit[..12]);
             host.repo.pin(run.as_str(), &pin, &commit)?;

@@ -45,7 +45,7 @@ pub(super) fn take_over(workspace: &Workspace, store: &Repository, base: Oid) ->
         return Ok(AgentHead { commit: Some(head), count, copied, warnings: Vec::new() });
     }
     let why = format!("HEAD of the working copy, {head}, does not descend from {base}; only its files were taken");
-    Ok(AgentHead { warnings: vec![why], ..AgentHead::default() })
+    Ok(AgentHead { warnings: vec![why], copied, ..AgentHead::default() })
 }
 
 /// How many commits lead from `base` to `head`; nothing where none do. libgit2's own walks fail at the border of a shallow

@@ -35,15 +35,21 @@ pub struct BroughtHome {
 }
 
 impl Workspace {
-    /// Copies everything that git alone holds in the copy into the user's repository. In place there is nothing to do: the
-    /// repository is the user's.
-    pub fn bring_loose_ends(&self, base: &str) -> Result<BroughtHome> {
+    /// Copies everything that git alone holds in the copy into the user's repository. What leads to `base` or to `tip`, the
+    /// run's last snapshot, is held by those; that an object is in the repository holds nothing. In place there is nothing to
+    /// do: the repository is the user's.
+    pub fn bring_loose_ends(&self, base: &str, tip: &str) -> Result<BroughtHome> {
         let mut home = BroughtHome::default();
         if !self.is_isolated() {
             return Ok(home);
         }
         let store = self.store()?;
         let mut copied = Vec::new();
+        let ends = [oid(base), oid(tip)];
+        let is_held = |id: Oid| {
+            let leads = |end: Oid| end == id || commits::commits_since(&store, id, end).is_some();
+            ends.into_iter().flatten().any(leads)
+        };
         for git_dir in self.git_dirs()? {
             let objects = git_dir.join("objects");
             let alternates = read_regular(&objects.join("info/alternates")).ok();
@@ -53,7 +59,7 @@ impl Workspace {
                 continue;
             }
             let objects = Objects::open(&objects, &store).map_err(|why| GitError::Tampered { what: why })?;
-            for (what, id) in names(&git_dir).into_iter().filter(|(_, id)| !objects.has(*id)) {
+            for (what, id) in names(&git_dir).into_iter().filter(|(_, id)| !is_held(*id)) {
                 match objects.copy(id, &mut copied) {
                     Ok(()) => home.ends.push(LooseEnd { what, commit: id.to_string() }),
                     Err(why) => home.left.push(format!("{what}: {why}")),
