@@ -28,6 +28,8 @@ pub struct Turns<'a> {
     place: &'a Place,
     who: Who,
     taken: Vec<u64>,
+    /// Whether somebody came first: what was looked at before may be no longer so.
+    pub waited: bool,
 }
 
 /// What came of it.
@@ -48,7 +50,7 @@ pub fn take<'a>(
     (run, inputs): (&RunRecord, &RunInputs),
     follow: Follow,
 ) -> Result<Queued<'a>, OpsError> {
-    let mut turns = Turns { place, who: acting.who.clone(), taken: Vec::new() };
+    let mut turns = Turns { place, who: acting.who.clone(), taken: Vec::new(), waited: false };
     for (queue, limit, patience) in queues(inputs, follow) {
         let wanted = Wanted {
             queue,
@@ -67,6 +69,7 @@ pub fn take<'a>(
                 return Ok(Verdict::GiveUp);
             }
             refuse_lost_holder(store, &wanted.queue, run)?;
+            turns.waited = true;
             Ok(if patience == Follow::No { Verdict::GiveUp } else { Verdict::Wait })
         };
         let who = acting.who.clone();

@@ -124,6 +124,24 @@ fn r_w6_a_run_that_waits_for_its_turn_can_be_interrupted_and_canceled() {
 }
 
 #[test]
+fn r_s5_what_changed_while_a_run_waited_for_its_turn_is_seen() {
+    let world = World::new();
+    grouped(&world, "a", "queue");
+    grouped(&world, "b", "queue");
+    let first = world.spawn_until(&["start", "a"], "e-a");
+    let second = world.spawn(&["start", "b", "--json"]);
+    let (waits, turn) = (|| world.json(&["status", "b"]).1["runs"][0]["sentence"].clone(), "waits for");
+    wait_until("it waits", || waits().as_str().is_some_and(|text| text.contains(turn)));
+    // More than the run was accepted under.
+    world.policy(&[("env", "[ SOMETHING_MORE ]")]);
+    world.open("go");
+    assert_eq!(first.end().exit, 0);
+    let out = second.end();
+    assert_eq!((out.exit, &out.json()["code"]), (17, &"REVIEW_REQUIRED".into()), "{}", out.stderr);
+    assert_eq!(world.lines("e"), 1, "nothing was executed");
+}
+
+#[test]
 fn fr_i7_two_state_folders_of_one_repository_do_not_collide() {
     let world = World::new();
     world.agent_task("t", "dirty:w.txt,ok");

@@ -15,6 +15,7 @@ use super::queue::{self, Queued};
 use super::rolled_back::refuse_behind;
 use crate::domain::breaker::{self, Said};
 use crate::domain::budget::{LimitKind, Scope};
+use crate::domain::change::Change;
 use crate::domain::failure::{Code, Exit, Failure};
 use crate::domain::ids::{RunId, StepKey};
 use crate::domain::lease::Holding;
@@ -22,7 +23,7 @@ use crate::domain::manifest::Manifest;
 use crate::domain::plan::resume::{Difference, DifferenceCode, ResumeVerdict, verdict};
 use crate::domain::plan::start::Follow;
 use crate::domain::plan::verdict::exit as exit_of;
-use crate::domain::record::{RunRecord, RunView};
+use crate::domain::record::{RunInputs, RunRecord, RunView};
 use crate::domain::run::{OpenedBy, RunEvent, RunStatus};
 use crate::engine::host::now;
 use crate::engine::recover::LeftWork;
@@ -123,25 +124,24 @@ pub fn resume(
     if let Some(answer) = nothing_to_do(place, &mut acting, &store.view(run)?.run, options)? {
         return Ok(answer);
     }
-    let outlook = outlook(place, &acting, run, options)?;
-    let mut record = outlook.view.run.clone();
-    tell(&outlook);
-    refuse::by_verdict(run, &outlook)?;
-    refuse::undecided(&outlook, options)?;
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
-    let (inputs, changes) = adjust::adjustments(&place.repo, &outlook, options)?;
+    let mut decided = decide(place, &acting, &store, (run, options), tell)?;
     be_ready(&home)?;
-    store.refuse_reused_versions(&inputs)?;
-    let attempts = allowance::next_attempt(&store, &outlook.view, &inputs)?;
+    let mut record = decided.outlook.view.run.clone();
     if record.status == RunStatus::DeadLetter {
         record = requeue(&mut store, &acting, &record, options)?;
     }
     let follow = if options.no_wait { Follow::No } else { Follow::ToTheEnd };
-    let _turns = match queue::take(place, &mut store, &mut acting, (&record, &inputs), follow)? {
+    let turns = match queue::take(place, &mut store, &mut acting, (&record, &decided.inputs), follow)? {
         Queued::Taken(turns) => turns,
         Queued::Busy(failure) => return Err(OpsError::about(run, failure.code, failure.message)),
         Queued::Changed => return self::resume(place, acting, run, options, tell),
     };
+    if turns.waited {
+        // Whoever came first may have changed what this run goes on with.
+        decided = decide(place, &acting, &store, (run, options), &mut |_| {})?;
+    }
+    let Decided { outlook, changes, attempts, .. } = decided;
     // By the fence that was looked at: whoever claimed it since then keeps it (FR-D13).
     let mut claimed = engine_run::claim(&acting.who, store, &record, (OpenedBy::Resume, attempts))?;
     claimed.left_work = match (options.keep, options.rebuild) {
@@ -154,6 +154,33 @@ pub fn resume(
         claimed.store.record(&claimed.hold, &changes, &acting.who.context())?;
     }
     carry_out(place, &home, acting, claimed, Via::Resumed)
+}
+
+/// What is known before a run is claimed.
+struct Decided {
+    outlook: Outlook,
+    inputs: RunInputs,
+    /// What is recorded when the run is claimed: accepted differences, other inputs.
+    changes: Vec<Change>,
+    attempts: Option<u64>,
+}
+
+/// Looks at the run and at what is there now, and refuses what must not go on.
+fn decide(
+    place: &Place,
+    acting: &Acting<'_>,
+    store: &Store,
+    (run, options): (&RunId, &ResumeOptions),
+    tell: &mut dyn FnMut(&Outlook),
+) -> Result<Decided, OpsError> {
+    let outlook = outlook(place, acting, run, options)?;
+    tell(&outlook);
+    refuse::by_verdict(run, &outlook)?;
+    refuse::undecided(&outlook, options)?;
+    let (inputs, changes) = adjust::adjustments(&place.repo, &outlook, options)?;
+    store.refuse_reused_versions(&inputs)?;
+    let attempts = allowance::next_attempt(store, &outlook.view, &inputs)?;
+    Ok(Decided { outlook, inputs, changes, attempts })
 }
 
 /// Goes on with a run as `start` does when it finds one that was cut: the verdict must be VALID.
