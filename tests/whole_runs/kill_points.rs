@@ -154,16 +154,21 @@ fn f01_a_kill_at_every_point_loses_nothing_and_repeats_nothing() {
         }
     }
     assert!(names.contains("after/spawn"), "{names:#?}");
+    let killed = AtomicUsize::new(0);
     in_parallel(
         |n| n < reached.len(),
         |n| {
             let world = every_kind();
             if killed_at(&world, &["start", "t"], n + 1) {
+                killed.fetch_add(1, Ordering::Relaxed);
                 ends_well(&world, &format!("{} {}", n + 1, reached[n]), 1);
             }
         },
     );
-    println!("F01: killed at each of {} points, {} names", reached.len(), names.len());
+    let (killed, all) = (killed.into_inner(), reached.len());
+    println!("F01: killed at {killed} of {all} points, {} names", names.len());
+    // A command that takes 50 ms on a busy machine adds a point, so that a run without it does not reach the last ones.
+    assert!(killed + 4 >= all, "killed at {killed} of {all} points");
 }
 
 #[test]
