@@ -68,15 +68,25 @@ fn r_r2_an_agent_that_was_sent_back_and_failed_is_told_its_reason_again() {
 #[test]
 fn fr_d13_of_many_resumes_at_once_one_goes_on_and_none_takes_it_away() {
     let world = World::new();
-    world.task(
-        "t",
-        &format!(
-            "steps:\n{}",
-            command_step("work", &format!("echo x >> {0}; sleep 1; test $(wc -l < {0}) -ge 2", world.at("e")))
-        ),
+    let line = format!(
+        "echo x >> {0}; test $(wc -l < {0}) -ge 2 || exit 1; while ! test -e {1}; do sleep 0.02; done",
+        world.at("e"),
+        world.at("go")
     );
+    world.command_task("t", &line);
     assert_eq!(world.start("t").0, 1);
-    let all: Vec<_> = (0..6).map(|_| world.spawn(&["resume", "run_t_001", "--json"])).collect();
+    let resume = ["resume", "run_t_001", "--json"];
+    // This one has seen a run at rest, and looks no further until another works on it.
+    let mut late = world.agentrun(&resume);
+    late.env("AGENTRUN_FAIL", "after/look:stop@1");
+    let late = world.spawn_command(late);
+    wait_until("the late one has looked", || late.is_stopped());
+    let all: Vec<_> = (0..5).map(|_| world.spawn(&resume)).collect();
+    wait_until("one goes on", || world.lines("e") == 2);
+    late.signal(rustix::process::Signal::CONT);
+    let mut all: Vec<_> = all.into_iter().chain([late]).collect();
+    wait_until("the others gave up", || all.iter_mut().map(world::Running::is_over).filter(|over| *over).count() == 5);
+    world.open("go");
     let ended: Vec<_> = all.into_iter().map(world::Running::end).collect();
     let mut exits: Vec<i32> = ended.iter().map(|r| r.exit).collect();
     exits.sort_unstable();

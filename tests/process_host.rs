@@ -69,7 +69,9 @@ fn play_with(world: &World, spec: &CommandSpec, hangup: Hangup) {
             println!("HOST signal {:?} {:?}", signal.kind, signal.press);
             let _ = wishes.send(signal.press);
         });
-        println!("HOST started {}", serde_json::to_string(&child.until_started()).unwrap());
+        if let Some(identity) = child.until_told() {
+            println!("HOST started {}", serde_json::to_string(&identity).unwrap());
+        }
         let id = child.id;
         scope.spawn(move || {
             while let Ok(press) = inbox.recv() {

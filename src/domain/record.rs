@@ -284,6 +284,13 @@ pub struct CheckpointRecord {
     pub at: UtcMs,
 }
 
+impl RunRecord {
+    /// Whether somebody has claimed it or decided about it since it was read as `earlier`.
+    pub fn is_other_than(&self, earlier: &Self) -> bool {
+        (self.fence, self.status) != (earlier.fence, earlier.status)
+    }
+}
+
 impl RunInputs {
     /// The limits that hold: the policy's and the task's, the stricter of both.
     pub fn budget(&self) -> Budget {

@@ -105,7 +105,7 @@ fn queues(inputs: &RunInputs, follow: Follow) -> Vec<(Queue, u64, Follow)> {
 }
 
 fn is_changed(store: &Store, run: &RunRecord) -> Result<bool, EngineError> {
-    Ok(store.find_run(&run.id)?.is_none_or(|now| (now.fence, now.status) != (run.fence, run.status)))
+    Ok(store.find_run(&run.id)?.is_none_or(|now| now.is_other_than(run)))
 }
 
 /// What a run of the group left when its process died must be settled first: waiting would not settle it (R-W6).

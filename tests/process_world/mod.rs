@@ -37,6 +37,7 @@ pub struct Running<'a> {
     pub stderr: PathBuf,
     pub lines: Vec<String>,
     pub identity: Option<Identity>,
+    ending: Option<Ending>,
 }
 
 /// A child that ended.
@@ -109,7 +110,7 @@ impl World {
         let (stdout, stderr) = (spec.capture.stdout.clone(), spec.capture.stderr.clone());
         let (sender, events) = channel();
         let activity = self.supervisor.spawn(id, spec, Box::new(move |event| drop(sender.send(event))));
-        Running { world: self, id, events, activity, stdout, stderr, lines: vec![], identity: None }
+        Running { world: self, id, events, activity, stdout, stderr, lines: vec![], identity: None, ending: None }
     }
 
     pub fn run(&self, spec: CommandSpec) -> Ended {
@@ -140,17 +141,24 @@ impl Running<'_> {
         }
     }
 
+    /// Waits until it is told who it is.
     pub fn until_started(&mut self) -> Identity {
+        self.until_told().expect("it ended before anybody asked who it was")
+    }
+
+    /// Waits until it is told who it is; nothing when it has ended before anybody asked.
+    pub fn until_told(&mut self) -> Option<Identity> {
         let begin = Instant::now();
-        while self.identity.is_none() {
+        while self.identity.is_none() && self.ending.is_none() {
             let left = DEADLINE.checked_sub(begin.elapsed()).expect("nobody told that it started");
             match self.events.recv_timeout(left).unwrap() {
                 ChildEvent::Started(identity) => self.identity = Some(identity),
                 ChildEvent::Line(bytes) => self.lines.push(String::from_utf8_lossy(&bytes).into_owned()),
+                ChildEvent::Ended(ending) => self.ending = Some(ending),
                 other => panic!("did not start: {other:?}"),
             }
         }
-        self.identity.clone().unwrap()
+        self.identity.clone()
     }
 
     pub fn until_files_changed(&self) {
@@ -169,8 +177,11 @@ impl Running<'_> {
 
     /// Waits until it ends.
     pub fn end(self) -> Ended {
-        let Self { events, mut lines, mut identity, stdout, stderr, .. } = self;
+        let Self { events, mut lines, mut identity, ending, stdout, stderr, .. } = self;
         let (mut too_long, mut files_changed) = (Vec::new(), 0);
+        if let Some(ending) = ending {
+            return Ended { ending, lines, too_long, files_changed, identity, stdout, stderr };
+        }
         let begin = Instant::now();
         loop {
             let left = DEADLINE.checked_sub(begin.elapsed()).expect("it did not end in time");

@@ -29,6 +29,7 @@ use crate::engine::host::now;
 use crate::engine::recover::LeftWork;
 use crate::engine::run as engine_run;
 use crate::engine::validate::{self, Present};
+use crate::failpoints::{self, When};
 use crate::process::Supervisor;
 use crate::report::run_json::Via;
 use crate::store::{Decision, RunFilter, Store};
@@ -121,11 +122,17 @@ pub fn resume(
     let home = place.home()?;
     let mut store = Store::open(&home.database())?;
     refuse_behind(&home, &store, run)?;
-    if let Some(answer) = nothing_to_do(place, &mut acting, &store.view(run)?.run, options)? {
+    let looked_at = store.view(run)?.run;
+    if let Some(answer) = nothing_to_do(place, &mut acting, &looked_at, options)? {
         return Ok(answer);
     }
+    let _ = failpoints::reached(When::After, "look");
     // Everything that can be refused is refused before the run is claimed: a claim opens an attempt.
     let mut decided = decide(place, &acting, &store, (run, options), tell)?;
+    // Whoever claimed it in between works on it now: seen as such by looking again, never taken away (FR-D13).
+    if decided.outlook.view.run.is_other_than(&looked_at) {
+        return self::resume(place, acting, run, options, tell);
+    }
     be_ready(&home)?;
     let mut record = decided.outlook.view.run.clone();
     if record.status == RunStatus::DeadLetter {
