@@ -70,6 +70,18 @@ text_id! {
     EventId
 }
 text_id! {
+    /// One intended side effect: an operation id, a UUID v7 that agentrun issues.
+    ActionId
+}
+text_id! {
+    /// A request for a person's agreement: `apr_` and eight letters.
+    ApprovalId
+}
+text_id! {
+    /// A release, as the user names it.
+    ReleaseId
+}
+text_id! {
     /// Eight letters that a person can read out; leads to the internal ids, reveals none of them.
     SupportCode
 }

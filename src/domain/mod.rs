@@ -14,11 +14,13 @@
 //! - **policy**, **contract**, **approval**, **operation**: rules, what a provider guarantees, a person's agreement, one
 //!   intended side effect.
 
+pub mod action;
 pub mod agent_event;
 pub mod artifact;
 pub mod breaker;
 pub mod budget;
 pub mod change;
+pub mod delivery;
 pub mod event;
 pub mod failure;
 pub mod hash;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::action::Contract;
 use super::budget::{Budget, Usage};
 use super::event::ChainHead;
 use super::failure::Code;
@@ -46,6 +47,9 @@ pub struct RunInputs {
     /// What the command line chose.
     #[serde(default)]
     pub chosen: Chosen,
+    /// The contracts by name, read where the policy was read.
+    #[serde(default)]
+    pub contracts: BTreeMap<String, Contract>,
 }
 
 /// What the command line of `start` chose beside the files: whoever goes on reads them in the same way (FR-D7).

@@ -269,6 +269,7 @@ fn inputs() -> RunInputs {
         notes: Vec::new(),
         raised: crate::domain::budget::Budget::default(),
         chosen: crate::domain::record::Chosen::default(),
+        contracts: BTreeMap::new(),
     }
 }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
+use super::delivery::{ActionSpec, DeploySpec, VerifySpec};
 use super::ids::{StepKey, TaskId};
+use super::policy::ApprovalTerms;
 use super::quantity::Millis;
 use crate::words;
 
@@ -55,6 +57,16 @@ words! {
         Command = "command",
         /// Writes the report.
         Report = "report",
+        /// Binds a name to the run's commit and artifacts.
+        Release = "release",
+        /// Brings the release into an environment.
+        Deploy = "deploy",
+        /// Looks whether a deployment is good.
+        Verify = "verify",
+        /// Any other effect outside.
+        Action = "action",
+        /// Waits for a person.
+        Approval = "approval",
     }
 }
 
@@ -172,6 +184,24 @@ pub enum StepBody {
     },
     /// Writes the report.
     Report,
+    /// Binds a name to the run's commit and to the step's artifacts (R-A19).
+    Release {
+        /// The name: a template over run and inputs.
+        release: String,
+    },
+    /// Brings a release into an environment (R-A10).
+    Deploy(DeploySpec),
+    /// Looks whether a deployment is good; never executes it again.
+    Verify(VerifySpec),
+    /// Any other effect outside.
+    Action(ActionSpec),
+    /// Waits for a person.
+    Approval {
+        /// What is asked: a template over run, release and inputs.
+        ask: String,
+        /// Who may decide, and for how long it counts.
+        terms: ApprovalTerms,
+    },
 }
 
 /// A command: with a shell or without.
@@ -257,6 +287,13 @@ impl Prompt {
     pub const COMMAND_LINE: &'static str = "(command line)";
 }
 
+impl StepKind {
+    /// Whether it acts on the outside, or asks whether something may: such a step begins only after the policy was asked.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::Deploy | Self::Action | Self::Approval)
+    }
+}
+
 impl StepSpec {
     /// Its kind.
     pub fn kind(&self) -> StepKind {
@@ -266,6 +303,11 @@ impl StepSpec {
             StepBody::Qa { .. } => StepKind::Qa,
             StepBody::Command { .. } => StepKind::Command,
             StepBody::Report => StepKind::Report,
+            StepBody::Release { .. } => StepKind::Release,
+            StepBody::Deploy(_) => StepKind::Deploy,
+            StepBody::Verify(_) => StepKind::Verify,
+            StepBody::Action(_) => StepKind::Action,
+            StepBody::Approval { .. } => StepKind::Approval,
         }
     }
 }

@@ -117,6 +117,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         notes,
         raised: crate::domain::budget::Budget::default(),
         chosen: given.chosen,
+        contracts: BTreeMap::new(),
     };
     Ok(Facts { inputs, components })
 }

@@ -106,5 +106,6 @@ fn inputs(spec: TaskSpec) -> RunInputs {
         notes: Vec::new(),
         raised: Budget::default(),
         chosen: agentrun::domain::record::Chosen::default(),
+        contracts: BTreeMap::new(),
     }
 }

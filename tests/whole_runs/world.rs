@@ -279,12 +279,6 @@ impl Running {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Whether a signal has put it to sleep.
-    pub fn is_stopped(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-    }
-
     /// Kills agentrun alone, as a machine that fails does.
     pub fn kill(mut self) {
         let mut child = self.child.take().unwrap();

@@ -20,6 +20,7 @@ fn own_keys(kind: StepKind) -> &'static [&'static str] {
         StepKind::Agent => &["agent", "prompt"],
         StepKind::Qa => &["run", "on_fail", "env"],
         StepKind::Command => &["run", "env"],
+        StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => &[],
     }
 }
 

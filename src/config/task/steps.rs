@@ -98,6 +98,9 @@ fn body(
             StepBody::Qa { run, on_fail: raw.on_fail.map(|b| send_back(doc, at, b)).transpose()? }
         }
         StepKind::Command => StepBody::Command { run: command(doc, at, raw.run.ok_or_else(|| missing("run"))?)? },
+        StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => {
+            return Err(refused(doc, at, format!("this version does not run steps of kind `{kind}` yet")));
+        }
     })
 }
 

@@ -1,6 +1,7 @@
 //! The policy of a repository: limits, clocks, agents and rules (R-P1, R-P4), with the defaults that hold without a file.
 
 pub mod compat;
+pub mod decide;
 pub mod sections;
 
 use std::collections::BTreeMap;

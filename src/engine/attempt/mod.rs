@@ -261,6 +261,10 @@ impl<'a> Attempt<'a> {
             }
             StepKind::Report => self.succeed(&step, Success { name: step.key.as_str(), commit: None, ended: None }),
             StepKind::Agent | StepKind::Qa | StepKind::Command => self.launch(step),
+            StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => {
+                let message = format!("step `{}`: kind {} is not carried out yet", step.key, step.kind());
+                Err(EngineError::failed(Code::Internal, message))
+            }
         }
     }
 

@@ -104,11 +104,20 @@ pub fn verdict(kind: StepKind, step: &StepSpec, end: &ProcessEnd) -> Option<Fail
 pub fn shown(step: &StepSpec) -> String {
     use crate::domain::task::StepBody;
     match &step.body {
-        StepBody::Qa { run, .. } | StepBody::Command { run } => match run {
-            CommandLine::Shell(line) => line.clone(),
-            CommandLine::List(list) => list.join(" "),
-        },
+        StepBody::Qa { run, .. } | StepBody::Command { run } => line(run),
         StepBody::Agent { agent, .. } => agent.name.clone(),
+        StepBody::Deploy(deploy) => line(&deploy.run),
+        StepBody::Verify(verify) => verify.smoke.as_ref().map(line).or(verify.health.clone()).unwrap_or_default(),
+        StepBody::Action(action) => format!("{} {}", action.action, action.target),
+        StepBody::Release { release } => release.clone(),
+        StepBody::Approval { ask, .. } => ask.clone(),
         StepBody::Context | StepBody::Report => step.key.to_string(),
+    }
+}
+
+fn line(run: &CommandLine) -> String {
+    match run {
+        CommandLine::Shell(line) => line.clone(),
+        CommandLine::List(list) => list.join(" "),
     }
 }

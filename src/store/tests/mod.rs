@@ -173,6 +173,7 @@ fn inputs(spec: TaskSpec) -> RunInputs {
         notes: Vec::new(),
         raised: crate::domain::budget::Budget::default(),
         chosen: crate::domain::record::Chosen::default(),
+        contracts: BTreeMap::new(),
     }
 }
 

@@ -1,0 +1,19 @@
+//! Side effects on the world outside: what is intended, what was approved, what is known of it (R-A1 – R-A20).
+//!
+//! - `request` is what somebody wants, in its normal form, with the key that is made from its business meaning
+//! - `contract` is what the other side guarantees; `answer` is what it said
+//! - `state` holds the tables; `record` is what stands in the database
+//! - `approval` binds a person's agreement to exactly one request
+
+pub mod answer;
+pub mod approval;
+pub mod contract;
+pub mod record;
+pub mod request;
+pub mod state;
+
+pub use answer::{Answer, Reading};
+pub use contract::Contract;
+pub use record::ActionRecord;
+pub use request::ActionRequest;
+pub use state::{ActionEvent, ActionState};
