@@ -214,6 +214,7 @@ catalogue! {
     InvalidState = "INVALID_STATE", false, AfterFix, None, Conflict, "the record's state does not allow it";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", false, AfterFix, None, Conflict, "the idempotency key was used for another request";
     IdempotencyKeyExpired = "IDEMPOTENCY_KEY_EXPIRED", false, AfterFix, None, Conflict, "the idempotency key was used before and its time is over";
+    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the other side no longer keeps the key of an effect whose outcome is unknown";
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", false, AfterFix, None, Conflict, "the same identity was used for other content";
     PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
     PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";

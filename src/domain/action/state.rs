@@ -43,6 +43,8 @@ words! {
         Renew = "renew",
         /// It is sent.
         Start = "start",
+        /// It is sent once more under the same key while nobody knows: the other side makes one effect of both.
+        Resend = "resend",
         /// The other side accepted it.
         Accept = "accept",
         /// The other side said that it is done.
@@ -90,6 +92,12 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             event: E::Start,
             to: S::Started,
             needs: Some("policy, approval, fence and lease in the same transaction"),
+        },
+        Row {
+            from: &[S::OutcomeUnknown],
+            event: E::Resend,
+            to: S::Started,
+            needs: Some("the other side knows it by its key; the rest as for start"),
         },
         Row { from: &[S::Started], event: E::Accept, to: S::InProgress, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Succeed, to: S::Succeeded, needs: None },
@@ -157,7 +165,8 @@ pub static APPROVAL: Machine<ApprovalState, ApprovalEvent> = Machine {
     rows: &[
         Row { from: &[A::Open], event: ApprovalEvent::Approve, to: A::Approved, needs: Some("one of its approvers") },
         Row { from: &[A::Open], event: ApprovalEvent::Reject, to: A::Rejected, needs: Some("one of its approvers") },
-        Row { from: &[A::Open, A::Approved], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
+        // One that was used lets the same be sent again after a lost answer; once revoked, it does not (R-A9).
+        Row { from: &[A::Open, A::Approved, A::Used], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
         Row {
             from: &[A::Open, A::Approved],
             event: ApprovalEvent::Expire,
