@@ -172,9 +172,7 @@ pub fn hint(code: Code) -> &'static str {
         Code::InvalidState => "see where it stands: agentrun show {run}",
         Code::IdempotencyKeyReused => "use another key for another request",
         Code::IdempotencyKeyExpired => "use a new key; the run of the old one: agentrun audit log --key KEY",
-        Code::KeyRetentionPassed => {
-            "look at the other side yourself, then: agentrun action resolve <ID> --as succeeded|failed|absent --reason …"
-        }
+        Code::KeyRetentionPassed => "look at the other side yourself before anything is sent again",
         Code::IdempotencyConflict => "use another id for other content",
         Code::PromptVersionReused => "give the changed prompt a new `version:`",
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
