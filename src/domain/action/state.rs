@@ -41,6 +41,8 @@ words! {
         Withdraw = "withdraw",
         /// The same is wanted again after it was withdrawn.
         Renew = "renew",
+        /// It was there before it was sent: somebody else had done it.
+        Adopt = "adopt",
         /// It is sent.
         Start = "start",
         /// It is sent once more under the same key while nobody knows: the other side makes one effect of both.
@@ -87,6 +89,7 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
         },
         Row { from: &[S::Ready, S::WaitingApproval, S::Failed], event: E::Withdraw, to: S::Canceled, needs: None },
         Row { from: &[S::Canceled], event: E::Renew, to: S::Ready, needs: None },
+        Row { from: &[S::Ready], event: E::Adopt, to: S::Succeeded, needs: Some("asking found it") },
         Row {
             from: &[S::Ready],
             event: E::Start,

@@ -3,7 +3,7 @@
 
 use crate::domain::action::contract::{Automatic, Dedupe};
 use crate::domain::action::record::ReadingRecord;
-use crate::domain::action::{ActionRecord, ActionState};
+use crate::domain::action::{ActionRecord, ActionState, Reading};
 use crate::domain::failure::Code;
 use crate::domain::lease::Holding;
 use crate::domain::plan::reconcile::{self, Verdict};
@@ -50,8 +50,6 @@ pub enum Next {
         /// Why.
         why: String,
     },
-    /// It was never sent and its time is over.
-    GiveUp,
 }
 
 /// What the next move depends on beside the record.
@@ -94,23 +92,35 @@ fn ready(action: &ActionRecord, facts: &Facts<'_>) -> Next {
     if action.contract.automatic == Automatic::Draft {
         return Next::Review { why: "the contract lets a person send it, not agentrun".to_owned() };
     }
-    if action.tries == 0 && action.contract.look_first && facts.query.is_some() && !was_looked_for(facts) {
-        return Next::Ask { at: facts.present };
-    }
-    if facts.present >= action.deadline && action.tries == 0 && action.approval.is_none() {
-        return Next::GiveUp;
+    let looked_for = facts.readings.iter().filter(|reading| reading.tries == 0);
+    if action.tries == 0 && action.contract.look_first && facts.query.is_some() {
+        match looked_for.last().map(|last| &last.reading) {
+            None => return Next::Ask { at: facts.present },
+            Some(Reading::NotFound) => {}
+            Some(Reading::Succeeded { reference }) => {
+                return Next::Settle(Verdict::Succeeded { reference: reference.clone() });
+            }
+            Some(Reading::Several { matches }) => {
+                return Next::Review { why: format!("{matches} effects fit it before it was sent") };
+            }
+            Some(_) if facts.present >= action.deadline => {
+                return Next::Review { why: "it could not be seen whether it is there already".to_owned() };
+            }
+            Some(_) => return Next::Ask { at: later(action, facts) },
+        }
     }
     Next::Send { at: action.retry_at.unwrap_or(facts.present) }
 }
 
-/// Whether somebody has looked, before the first send, for one that is there already.
-fn was_looked_for(facts: &Facts<'_>) -> bool {
-    facts.readings.iter().any(|reading| reading.tries == 0)
-}
-
 fn in_progress(action: &ActionRecord, facts: &Facts<'_>) -> Next {
-    if facts.present >= action.deadline {
-        return Next::Lose;
+    let last = facts.readings.iter().rfind(|reading| reading.tries == action.tries);
+    match last.map(|last| &last.reading) {
+        Some(Reading::Succeeded { reference }) => {
+            return Next::Settle(Verdict::Succeeded { reference: reference.clone() });
+        }
+        Some(Reading::Failed { message }) => return Next::Settle(Verdict::Failed { message: message.clone() }),
+        _ if facts.present >= action.deadline => return Next::Lose,
+        _ => {}
     }
     match facts.query {
         Some(_) => Next::Ask { at: later(action, facts) },
@@ -171,7 +181,6 @@ fn is_irreversible(action: &ActionRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::action::Reading;
     use crate::domain::action::contract::Contract;
     use crate::domain::machine::Word as _;
     use crate::domain::sample::{action, at};
@@ -256,8 +265,13 @@ mod tests {
         let contract = Contract { look_first: true, ..sample.contract.clone() };
         let first = ActionRecord { tries: 0, contract, ..sample };
         assert_eq!(next(&first, &facts(&[], QUERY)), Next::Ask { at: at(10) });
-        let empty = [ReadingRecord { at: at(9), reading: Reading::NotFound, source: "query".to_owned(), tries: 0 }];
-        assert_eq!(next(&first, &facts(&empty, QUERY)), Next::Send { at: at(10) });
+        let read = |reading| [ReadingRecord { at: at(9), reading, source: "query".to_owned(), tries: 0 }];
+        assert_eq!(next(&first, &facts(&read(Reading::NotFound), QUERY)), Next::Send { at: at(10) });
+        let reference = Some("7".to_owned());
+        let found = read(Reading::Succeeded { reference: reference.clone() });
+        assert_eq!(next(&first, &facts(&found, QUERY)), Next::Settle(Verdict::Succeeded { reference }));
+        let unclear = read(Reading::Unclear { message: "503".to_owned(), retry_after: None });
+        assert!(matches!(next(&first, &facts(&unclear, QUERY)), Next::Ask { .. }), "not seen is not absent");
     }
 
     #[test]
