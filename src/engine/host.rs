@@ -6,7 +6,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use super::action::carry::Carried;
+use super::action::errand::For;
+use super::error::EngineError;
 use crate::artifacts::home::Home;
+use crate::domain::failure::Failure;
 use crate::domain::ids::{RequestId, StepKey};
 use crate::domain::quantity::{BootId, Now, UtcMs};
 use crate::git::Repo;
@@ -75,6 +79,10 @@ pub fn simulate(present: Now) {
 pub enum Message {
     /// From the child of a step.
     Child(StepKey, ChildEvent),
+    /// An action has come to rest.
+    Carried(For, Box<Result<Carried, EngineError>>),
+    /// A deployment was looked at: nothing is wrong with it, or this.
+    Verified(StepKey, Option<Failure>),
     /// agentrun was told to stop.
     Signal(StopSignal),
     /// Another process has taken the run over.

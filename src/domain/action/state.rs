@@ -208,6 +208,8 @@ words! {
         Deploy = "deploy",
         /// It is executed again by a new attempt.
         DeployAgain = "deploy_again",
+        /// It was found bad, and a new attempt looks at it again.
+        VerifyAgain = "verify_again",
         /// Health and smoke test are good, or there are none.
         Verify = "verify",
         /// It was not executed, or was found bad.
@@ -227,6 +229,7 @@ pub static DEPLOYMENT: Machine<DeploymentState, DeploymentEvent> = Machine {
         Row { from: &[D::Ready], event: DeploymentEvent::Approve, to: D::Approved, needs: None },
         Row { from: &[D::Approved], event: DeploymentEvent::Deploy, to: D::Deploying, needs: None },
         Row { from: &[D::Failed], event: DeploymentEvent::DeployAgain, to: D::Deploying, needs: Some("a new attempt") },
+        Row { from: &[D::Failed], event: DeploymentEvent::VerifyAgain, to: D::Deploying, needs: Some("a new attempt") },
         Row { from: &[D::Deploying], event: DeploymentEvent::Verify, to: D::Deployed, needs: None },
         Row { from: &[D::Deploying], event: DeploymentEvent::Fail, to: D::Failed, needs: None },
         Row { from: &[D::Deployed], event: DeploymentEvent::RollBack, to: D::RolledBack, needs: None },

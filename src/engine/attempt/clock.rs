@@ -10,6 +10,7 @@ use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::{ProcessEnd, TimeoutLayer};
 use crate::domain::quantity::{BootMs, Millis};
+use crate::engine::action::errand::UnderWay;
 use crate::engine::clocks::{self, Watched};
 use crate::engine::error::EngineError;
 use crate::engine::host::{Message, now};
@@ -30,6 +31,8 @@ impl Attempt<'_> {
         match self.inbox.receiver.recv_timeout(timeout) {
             Ok(Message::Child(key, event)) => self.child(&key, event)?,
             Ok(Message::Signal(signal)) => self.signal(signal)?,
+            Ok(Message::Carried(whom, carried)) => self.carried(&whom, *carried)?,
+            Ok(Message::Verified(key, failure)) => self.verified(&key, failure)?,
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
             Ok(Message::ClockSet { by }) => self.clock_set(by)?,
@@ -137,6 +140,7 @@ impl Attempt<'_> {
         for i in 0..self.active.len() {
             self.stop_one(i, end.clone(), haste);
         }
+        self.under_way.iter().for_each(UnderWay::stop);
     }
 
     /// A signal: the first stops politely, a second at once. A `cancel` wakes its holder by a signal, too.

@@ -1,10 +1,13 @@
 //! Settles what a child leaves when it has ended: its verdict, its artifacts, its checkpoint, and where the run goes on.
 
+use std::collections::BTreeMap;
+
 use super::{Active, ActiveAgent, Attempt};
 use crate::agents::{AgentEnd, SessionFate};
 use crate::domain::change::{Change, ExecutionEnd, Reached, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
+use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline;
@@ -71,12 +74,14 @@ impl Attempt<'_> {
         match command::verdict(step.kind(), step, end).map(|f| start_failure(f, &ended.ending.status)) {
             None => {
                 let name = if step.kind() == StepKind::Qa { "QA_PASSED" } else { step.key.as_str() };
-                self.succeed(step, Success { name, commit: None, ended: Some(execution(ended, None)) })
+                self.succeed(step, Success { name, commit: None, ended: Some(execution(ended, None)) })?;
+                self.deployment_is(step, true)
             }
             Some(failure) if is_cut(failure.code) => self.interrupt(step, execution(ended, None)),
             Some(failure) => {
                 let is_red = failure.code == Code::QaFailed;
                 self.fail(step, execution(ended, None), failure)?;
+                self.deployment_is(step, false)?;
                 if is_red {
                     self.held.move_phase(PhaseEvent::FailQa)?;
                     self.send_back(ended)?;
@@ -181,12 +186,21 @@ impl Attempt<'_> {
 
     /// Keeps the step's artifacts, records the checkpoint (R-S3), ends the step: one commit.
     pub(super) fn succeed(&mut self, step: &StepSpec, success: Success<'_>) -> Result<(), EngineError> {
+        match keep_artifacts(self.host, self.held, step, self.copy.workspace.dir())? {
+            Ok(artifacts) => self.succeed_with(step, success, artifacts),
+            Err(failure) => self.end_badly(step, StepEvent::Fail, success.ended, Some(failure)),
+        }
+    }
+
+    /// The same, with the artifacts that are kept already.
+    pub(super) fn succeed_with(
+        &mut self,
+        step: &StepSpec,
+        success: Success<'_>,
+        artifacts: BTreeMap<String, Sha256Hash>,
+    ) -> Result<(), EngineError> {
         let Success { name, commit, ended } = success;
         let took = took(ended.as_ref());
-        let artifacts = match keep_artifacts(self.host, self.held, step, self.copy.workspace.dir())? {
-            Ok(artifacts) => artifacts,
-            Err(failure) => return self.end_badly(step, StepEvent::Fail, ended, Some(failure)),
-        };
         let policy_version = self.held.inputs.policy.version.clone();
         let checkpoint = Some(Reached { name: name.to_owned(), commit, policy_version, artifacts });
         let moved = StepMove::new(&step.key, StepEvent::Succeed);
@@ -221,7 +235,7 @@ impl Attempt<'_> {
         self.end_badly(step, StepEvent::Interrupt, Some(ended), None)
     }
 
-    fn end_badly(
+    pub(super) fn end_badly(
         &mut self,
         step: &StepSpec,
         event: StepEvent,

@@ -2,21 +2,28 @@
 //! came before, carry them out, wait for the next message.
 //!
 //! - `admit` asks whether a provider may be called
+//! - `effects` asks the policy before a step that reaches the outside, and ends it as the record says
+//! - `delivery` makes releases and looks at deployments
 //! - `begin` starts what is due; `clock` waits, and stops what takes too long or costs too much
 //! - `hear` takes in what children say; `end` settles what they leave
 
 mod admit;
 mod begin;
 mod clock;
+mod delivery;
+mod effects;
 mod end;
 mod hear;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::thread::Scope;
 
 use self::admit::ProviderCall;
 pub use self::admit::{HeldBack, failure as held_failure};
+use self::effects::Asked;
 use self::end::Success;
+use super::action::errand::UnderWay;
 use super::error::EngineError;
 use super::held::Held;
 use super::host::{Host, Inbox, now};
@@ -32,7 +39,7 @@ use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::pipeline::{self, Move};
 use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::RunRecord;
+use crate::domain::record::{RunRecord, StepRecord};
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::{StepEvent, StepState};
 use crate::domain::task::{StepKind, StepSpec, When};
@@ -112,6 +119,12 @@ pub struct Attempt<'a> {
     run_until: BootMs,
     meter: Meter,
     active: Vec<Active>,
+    /// Effects outside that are being carried out.
+    under_way: Vec<UnderWay>,
+    /// What was found out about steps that are about to reach the outside.
+    asked: BTreeMap<StepKey, Asked>,
+    /// Steps that were found to wait for a person in this attempt.
+    waiting: BTreeSet<StepKey>,
     calls_under_way: Vec<ProviderCall>,
     insists: bool,
     stopping: Option<Cause>,
@@ -173,6 +186,9 @@ impl<'a> Attempt<'a> {
             run_until,
             meter,
             active: Vec::new(),
+            under_way: Vec::new(),
+            asked: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             calls_under_way: Vec::new(),
             insists,
             stopping: None,
@@ -185,10 +201,19 @@ impl<'a> Attempt<'a> {
     }
 
     /// Carries out everything that is due, until nothing is or everything was stopped.
-    pub fn carry_out(mut self) -> Result<AttemptEnd, EngineError> {
+    pub fn carry_out(self) -> Result<AttemptEnd, EngineError> {
+        std::thread::scope(|scope| self.carry_on(scope))
+    }
+
+    /// Effects are carried out on threads of their own; those end with the attempt, whatever it ends of.
+    fn carry_on<'scope>(mut self, scope: &'scope Scope<'scope, '_>) -> Result<AttemptEnd, EngineError>
+    where
+        'a: 'scope,
+    {
+        self.ask_about_unknown(scope)?;
         loop {
             let due = self.due();
-            let moves = if self.admit(&due)? { due } else { Vec::new() };
+            let moves = if self.admit(&due)? { self.gate(due)? } else { Vec::new() };
             for step_move in &moves {
                 self.stage_move(step_move)?;
             }
@@ -196,9 +221,9 @@ impl<'a> Attempt<'a> {
             // If we die after it: what began has no process yet, and begins again.
             self.commit()?;
             for step_move in &moves {
-                self.carry_out_move(step_move)?;
+                self.carry_out_move(scope, step_move)?;
             }
-            if !self.active.is_empty() {
+            if !self.active.is_empty() || !self.under_way.is_empty() {
                 self.wait()?;
             } else if moves.is_empty() || self.stopping.is_some() {
                 return self.finish();
@@ -250,9 +275,16 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    fn carry_out_move(&mut self, step_move: &Move) -> Result<(), EngineError> {
+    fn carry_out_move<'scope>(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        step_move: &Move,
+    ) -> Result<(), EngineError>
+    where
+        'a: 'scope,
+    {
         let Some(step) = self.held.inputs.spec.step(&step_move.step).cloned() else { return Ok(()) };
-        if !begins(step_move.event) {
+        if !begins(step_move.event) && step_move.event != StepEvent::Approve {
             self.tell_end(&step.key, Millis(0), None);
             return Ok(());
         }
@@ -265,10 +297,9 @@ impl<'a> Attempt<'a> {
             }
             StepKind::Report => self.succeed(&step, Success { name: step.key.as_str(), commit: None, ended: None }),
             StepKind::Agent | StepKind::Qa | StepKind::Command => self.launch(step),
-            StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => {
-                let message = format!("step `{}`: kind {} is not carried out yet", step.key, step.kind());
-                Err(EngineError::failed(Code::Internal, message))
-            }
+            StepKind::Release => self.make_release(&step),
+            StepKind::Verify => self.begin_verify(scope, &step),
+            StepKind::Deploy | StepKind::Action | StepKind::Approval => self.carry_out_effect(scope, &step),
         }
     }
 
@@ -294,9 +325,15 @@ impl<'a> Attempt<'a> {
         if let Some(cause) = self.stopping.take().filter(|_| !is_tampered) {
             return Ok(AttemptEnd::Stopped(cause));
         }
-        Ok(match failed {
-            None => AttemptEnd::Done,
-            Some(step) => AttemptEnd::Failed(self.held.failure_of(step)),
+        let in_state = |state| self.held.steps.iter().find(|step: &&StepRecord| step.state == state);
+        // Of several causes the most careful wins: what may have happened comes before what has failed.
+        if let Some(step) = in_state(StepState::Unknown).filter(|_| !is_tampered) {
+            return Ok(AttemptEnd::Unknown(self.held.failure_of(step)));
+        }
+        Ok(match (failed, in_state(StepState::WaitingApproval)) {
+            (Some(step), _) => AttemptEnd::Failed(self.held.failure_of(step)),
+            (None, Some(step)) => AttemptEnd::Waiting(needs_approval(step)),
+            (None, None) => AttemptEnd::Done,
         })
     }
 }
@@ -324,4 +361,8 @@ impl ActiveAgent {
 
 fn begins(event: StepEvent) -> bool {
     matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck)
+}
+
+fn needs_approval(step: &StepRecord) -> Failure {
+    Failure::new(Code::NeedsApproval, format!("step `{}` waits for a person", step.key))
 }

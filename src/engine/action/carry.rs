@@ -1,0 +1,350 @@
+//! Brings one action to rest: asks the domain for the next move, makes it, commits it, and asks again. Whoever holds the
+//! action does this; a crash in between leaves a record from which the next one decides the same.
+
+use super::call::Caller;
+use super::stop::Stop;
+use super::want::{Intended, found, read_request};
+use super::{Outside, subject};
+use crate::domain::action::record::ReadingRecord;
+use crate::domain::action::{ActionEvent, ActionFacts, ActionMove, ActionRecord, ActionRequest, ActionState};
+use crate::domain::failure::{Code, Failure};
+use crate::domain::lease::{Holding, holding};
+use crate::domain::machine::Word as _;
+use crate::domain::plan::action_flow::{self, Facts, Next};
+use crate::domain::plan::after_failure::{Tried, backoff};
+use crate::domain::plan::reconcile::Verdict;
+use crate::domain::policy::Policy;
+use crate::domain::quantity::{BootMs, Millis, UtcMs};
+use crate::engine::error::EngineError;
+use crate::engine::host::now;
+use crate::engine::run::this_process;
+use crate::failpoints::{self, When};
+use crate::process::identity::liveness;
+use crate::store::{ActionClaim, ActionStep, Answered, Assignment, Hold, NotSent, Sending, Store, StoreError};
+
+/// How often an action is sent, where the policy does not say.
+const TRIES: u32 = 3;
+
+/// How much longer than a call the right to make it lasts.
+const MARGIN: Millis = Millis(30_000);
+
+/// What must be left of the leases when something is sent (F43).
+const SEND_MARGIN: Millis = Millis(1_000);
+
+/// How long a person has to look at what agentrun cannot settle.
+const REVIEW_WITHIN: Millis = Millis(24 * 3_600_000);
+
+/// How often it is looked at what another process holds.
+const LOOK: Millis = Millis(100);
+
+/// Whether something may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum May {
+    /// What is ready is sent.
+    Send,
+    /// Only what is unknown is asked about.
+    Ask,
+}
+
+/// What an action is carried out with.
+pub struct Errand<'a> {
+    /// The machine.
+    pub outside: Outside<'a>,
+    /// The run that does it; `None` where no run does.
+    pub hold: Option<&'a Hold>,
+    /// The policy that holds.
+    pub policy: &'a Policy,
+    /// The action, and what is looked at before it is sent.
+    pub intended: &'a Intended,
+    /// How long one call of a command may take.
+    pub limit: Millis,
+    /// What may be done.
+    pub may: May,
+    /// Ends waiting and whatever is being done.
+    pub stop: &'a Stop,
+}
+
+/// Where an action came to rest.
+#[derive(Debug)]
+pub struct Carried {
+    /// The record.
+    pub action: ActionRecord,
+    /// Why it was not sent, where something stood in its way.
+    pub hindered: Option<Failure>,
+}
+
+/// Carries it out, as far as it goes without a person.
+pub fn carry(errand: &Errand<'_>, store: &mut Store) -> Result<Carried, EngineError> {
+    let id = &errand.intended.action.id;
+    let Some(action) = claim(errand, store)? else {
+        return Ok(Carried { action: found(store, id)?, hindered: None });
+    };
+    let mut carrier = Carrier { errand, action, hindered: None };
+    let done = carrier.bring_to_rest(store);
+    let left = store.release_action((id, carrier.action.fence), &errand.outside.who.context());
+    match (done, left) {
+        // Somebody else has it by now: what they make of it is on record.
+        (Ok(()) | Err(EngineError::Store(StoreError::ActionFenced { .. })), Ok(()) | Err(StoreError::ActionFenced { .. })) => {
+            Ok(Carried { action: found(store, id)?, hindered: carrier.hindered })
+        }
+        (Err(error), _) => Err(error),
+        (_, Err(error)) => Err(error.into()),
+    }
+}
+
+/// Takes the right to act; `None` when there is nothing to do, or it was not to be waited for any longer. Of any number of
+/// processes exactly one has it (R-A6).
+fn claim(errand: &Errand<'_>, store: &mut Store) -> Result<Option<ActionRecord>, EngineError> {
+    let id = &errand.intended.action.id;
+    let begin = now().boot;
+    let mut seen = None;
+    loop {
+        let action = found(store, id)?;
+        if is_at_rest(errand, store, &action)? {
+            return Ok(None);
+        }
+        let waited = Millis(now().boot.0.saturating_sub(begin.0));
+        let held = match held_by(&action) {
+            Holding::Held => true,
+            // A holder of another boot cannot be seen: a right that nobody renewed for as long as it can last is over.
+            Holding::Foreign => seen != Some(action.fence) || waited < right_lasts(errand),
+            Holding::Free | Holding::Stuck | Holding::Abandoned => false,
+        };
+        seen.get_or_insert(action.fence);
+        if !held {
+            match take(errand, store, &action) {
+                Ok(action) => return Ok(Some(action)),
+                Err(StoreError::ActionHeld { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if waited >= errand.limit || errand.stop.wait(LOOK) {
+            return Ok(None);
+        }
+    }
+}
+
+fn take(errand: &Errand<'_>, store: &mut Store, action: &ActionRecord) -> Result<ActionRecord, StoreError> {
+    let process = this_process().map_err(|error| StoreError::Internal(error.to_string()))?;
+    let claim = ActionClaim {
+        expected_fence: action.fence,
+        process: &process,
+        lease_until: lease_until(errand),
+        hold: errand.hold,
+    };
+    store.claim_action(&action.id, &claim, &errand.outside.who.context())
+}
+
+/// Whether there is nothing that this errand could do.
+fn is_at_rest(errand: &Errand<'_>, store: &Store, action: &ActionRecord) -> Result<bool, EngineError> {
+    let readings = store.readings(&action.id)?;
+    let next = action_flow::next(action, &facts_of(errand, action, &readings));
+    Ok(match next {
+        Next::Settled | Next::AwaitApproval => true,
+        Next::Send { .. } | Next::Resend { .. } | Next::Retry { .. } => errand.may == May::Ask,
+        Next::Review { .. } => action.review.is_some(),
+        _ => false,
+    })
+}
+
+/// How an action is held, as it can be seen from this machine.
+pub fn held_by(action: &ActionRecord) -> Holding {
+    let Some(lease) = &action.lease else { return Holding::Free };
+    holding(Some(lease), liveness(&lease.holder), &now())
+}
+
+fn lease_until(errand: &Errand<'_>) -> BootMs {
+    BootMs(now().boot.0.saturating_add(right_lasts(errand).0))
+}
+
+/// The right to act lasts as long as the longest call, and is renewed before each.
+fn right_lasts(errand: &Errand<'_>) -> Millis {
+    Millis(errand.limit.0.saturating_add(MARGIN.0))
+}
+
+fn facts_of<'r>(errand: &Errand<'_>, action: &ActionRecord, readings: &'r [ReadingRecord]) -> Facts<'r> {
+    let policy = errand.policy;
+    let ceiling = policy.retry.per.get(action.kind.word());
+    let tries = ceiling.map_or(TRIES, |c| u32::try_from(c.attempts).unwrap_or(u32::MAX));
+    let first = u64::from(action.tries);
+    let seed = action.request_hash.0.iter().fold(first, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let tried = Tried { failed: first, limit: None, waited: Millis(0), left: Millis(u64::MAX), seed };
+    let query = action.contract.query.as_ref().map(|query| query.settle);
+    let delay = backoff(&policy.retry, &tried);
+    Facts { present: now().utc, holding: Holding::Free, readings, tries, delay, query }
+}
+
+struct Carrier<'a> {
+    errand: &'a Errand<'a>,
+    action: ActionRecord,
+    hindered: Option<Failure>,
+}
+
+/// Whether it goes on.
+enum Then {
+    GoOn,
+    Rest,
+}
+
+impl Carrier<'_> {
+    fn bring_to_rest(&mut self, store: &mut Store) -> Result<(), EngineError> {
+        loop {
+            let readings = store.readings(&self.action.id)?;
+            let next = action_flow::next(&self.action, &facts_of(self.errand, &self.action, &readings));
+            let may_send = self.errand.may == May::Send;
+            let then = match next {
+                Next::Settled | Next::AwaitApproval | Next::Held => Then::Rest,
+                Next::Send { .. } | Next::Resend { .. } | Next::Retry { .. } if !may_send => Then::Rest,
+                Next::Send { at } | Next::Resend { at } => self.send_at(store, at)?,
+                Next::Ask { at } => self.ask_at(store, at)?,
+                Next::Settle(verdict) => self.settle(store, verdict)?,
+                Next::Retry { at } => {
+                    let facts = ActionFacts { retry_at: Some(at), ..said("it had not happened, and is tried again") };
+                    self.moved(store, ActionEvent::Retry, facts)?
+                }
+                Next::Lose => self.moved(store, ActionEvent::LoseOutcome, self.lost())?,
+                Next::Review { why } => self.review(store, &why)?,
+            };
+            if matches!(then, Then::Rest) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn lost(&self) -> ActionFacts {
+        let what = match self.action.state {
+            ActionState::Started => "it was sent, or about to be, and its sender left no answer",
+            _ => "it was accepted, and was not done in time",
+        };
+        ActionFacts { code: Some(Code::OutcomeUnknown), message: Some(what.to_owned()), ..ActionFacts::default() }
+    }
+
+    fn moved(&mut self, store: &mut Store, event: ActionEvent, facts: ActionFacts) -> Result<Then, EngineError> {
+        let moved = ActionMove { event, facts };
+        let reason = moved.facts.message.as_deref().or(moved.facts.last_fact.as_deref());
+        let (id, fence) = (self.action.id.clone(), Some(self.action.fence));
+        let step = ActionStep { action: &id, fence, moved: &moved, reason };
+        self.action = store.move_action(&step, &self.errand.outside.who.context())?;
+        Ok(Then::GoOn)
+    }
+
+    /// Waits, unless that is longer than a process should wait, or the end is asked for.
+    fn wait_until(&self, at: UtcMs) -> Then {
+        let wait = Millis::between(now().utc, at);
+        let is_long = wait > self.errand.policy.retry.max;
+        if is_long || self.errand.stop.wait(wait) { Then::Rest } else { Then::GoOn }
+    }
+
+    fn send_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
+        if let Then::Rest = self.wait_until(at) {
+            return Ok(Then::Rest);
+        }
+        let request = read_request(&self.errand.outside, &self.action)?;
+        // Looked at again now: what was approved is what is sent (F49).
+        let digest = subject::look(&self.errand.intended.looked)?.digest();
+        self.renew(store)?;
+        let clocks = self.errand.policy.actions.of(self.action.kind);
+        let sending = Sending {
+            action: &self.action.id,
+            fence: self.action.fence,
+            hold: self.errand.hold,
+            asked: &self.errand.intended.asked,
+            digest: Some(digest),
+            margin: SEND_MARGIN,
+            deadline: now().utc.plus(clocks.expire.max(self.errand.limit)),
+        };
+        // If we die before this commit: nothing was sent, and it is ready. If we die after it: it counts as sent.
+        match store.begin_send(&sending, &self.errand.outside.who.context())? {
+            Ok(action) => self.action = action,
+            Err(not_sent) => return self.not_sent(store, &not_sent),
+        }
+        let _ = failpoints::reached(When::Before, "send");
+        let answer = self.caller(&request).send()?;
+        // If we die here, the other side has it and nobody here knows: it is asked what became of it.
+        let _ = failpoints::reached(When::After, "send");
+        let answered = Answered {
+            action: &self.action.id,
+            fence: self.action.fence,
+            tries: self.action.tries,
+            answer: &answer,
+            facts: &ActionFacts::default(),
+        };
+        self.action = store.record_answer(&answered, &self.errand.outside.who.context())?;
+        Ok(Then::GoOn)
+    }
+
+    fn not_sent(&mut self, store: &mut Store, not_sent: &NotSent) -> Result<Then, EngineError> {
+        self.hindered = Some(Failure::new(not_sent.code(), not_sent.to_string()));
+        match not_sent {
+            NotSent::Budget { .. } | NotSent::KeyRetentionPassed { .. } => self.review(store, &not_sent.to_string()),
+            _ => Ok(Then::Rest),
+        }
+    }
+
+    fn ask_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
+        if let Then::Rest = self.wait_until(at) {
+            return Ok(Then::Rest);
+        }
+        let request = read_request(&self.errand.outside, &self.action)?;
+        self.renew(store)?;
+        let reading = self.caller(&request).ask()?;
+        let source = "query".to_owned();
+        let reading = ReadingRecord { at: now().utc, reading, source, tries: self.action.tries };
+        let at = (&self.action.id, Some(self.action.fence));
+        self.action = store.record_reading(at, &reading, None, &self.errand.outside.who.context())?;
+        Ok(Then::GoOn)
+    }
+
+    fn settle(&mut self, store: &mut Store, verdict: Verdict) -> Result<Then, EngineError> {
+        let state = self.action.state;
+        let event = |unknown, known| if state == ActionState::OutcomeUnknown { unknown } else { known };
+        match verdict {
+            Verdict::Succeeded { reference } if state == ActionState::Ready => {
+                let facts = ActionFacts { reference, ..said("it was there already, and is taken as it is") };
+                self.moved(store, ActionEvent::Adopt, facts)
+            }
+            Verdict::Succeeded { reference } => {
+                let facts = ActionFacts { reference, ..said("the other side has it") };
+                self.moved(store, event(ActionEvent::ProveSuccess, ActionEvent::Succeed), facts)
+            }
+            Verdict::Failed { message } => {
+                let (code, message) = (Some(Code::ActionFailed), Some(message));
+                let facts = ActionFacts { code, message, ..said("the other side says that it failed") };
+                self.moved(store, event(ActionEvent::ProveFailure, ActionEvent::Fail), facts)
+            }
+            Verdict::InProgress { reference } => {
+                let facts = ActionFacts { reference, ..said("the other side has accepted it") };
+                self.moved(store, ActionEvent::ProveProgress, facts)
+            }
+            Verdict::Absent => {
+                let facts = said("asked twice after the settle time: it is not there");
+                self.moved(store, ActionEvent::ProveAbsence, facts)
+            }
+            Verdict::AskAgain { at } => self.ask_at(store, at),
+            Verdict::Review { why } => self.review(store, &why),
+        }
+    }
+
+    /// A person must look: for a reason, until a time.
+    fn review(&mut self, store: &mut Store, why: &str) -> Result<Then, EngineError> {
+        let due = Some(self.action.due.unwrap_or_else(|| now().utc.plus(REVIEW_WITHIN)));
+        let owner = self.action.owner.clone().unwrap_or_else(|| self.errand.outside.who.actor.clone());
+        let assignment = Assignment { owner: &owner, due, review: Some(why) };
+        self.action = store.assign_action(&self.action.id, &assignment, &self.errand.outside.who.context())?;
+        Ok(Then::Rest)
+    }
+
+    fn renew(&self, store: &mut Store) -> Result<(), EngineError> {
+        let at = (&self.action.id, self.action.fence);
+        Ok(store.keep_action_lease(at, lease_until(self.errand), &self.errand.outside.who.context())?)
+    }
+
+    fn caller<'c>(&'c self, request: &'c ActionRequest) -> Caller<'c> {
+        Caller { errand: self.errand, action: &self.action, request }
+    }
+}
+
+/// What is known, in words.
+fn said(fact: &str) -> ActionFacts {
+    ActionFacts { last_fact: Some(fact.to_owned()), ..ActionFacts::default() }
+}
