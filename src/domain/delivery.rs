@@ -111,7 +111,7 @@ pub fn in_words(body: &StepBody) -> Option<String> {
         }
         StepBody::Approval { ask, terms } => {
             let by = if terms.approvers.is_empty() { "a person".to_owned() } else { terms.approvers.join(" or ") };
-            let expires = terms.expires.map(|time| format!(", the answer counts for {time}")).unwrap_or_default();
+            let expires = terms.expires.map(|time| format!(" (the answer counts for {time})")).unwrap_or_default();
             format!("asks {by}: {ask}{expires}")
         }
         StepBody::Context
