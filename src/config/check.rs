@@ -64,6 +64,16 @@ pub(super) fn input_name(text: &str) -> Result<(), String> {
     Err(format!("`{text}` is no name of an input: use letters, digits and `_`, at most 64"))
 }
 
+/// The name of an environment or a contract: it stands in rules, keys and file names.
+pub(super) fn plain_name(text: &str) -> Result<(), String> {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if begins && text.len() <= 64 && text.chars().all(allowed) {
+        return Ok(());
+    }
+    Err(format!("`{}` is no name: use letters, digits, `.`, `_`, `-`, at most 64", text.escape_debug()))
+}
+
 /// A version: it names one content, and stands in `key=version,…`.
 pub(super) fn version(text: &str) -> Result<(), String> {
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());

@@ -14,6 +14,9 @@ pub enum IdError {
     /// A step key is 1 to 64 characters of `[a-z0-9_-]` and begins with a letter or digit.
     #[error("step key `{0}` is not allowed: use lower-case letters, digits, `_`, `-`, at most 64")]
     Step(String),
+    /// A release's name is 1 to 128 characters of `[A-Za-z0-9._+-]` and begins with a letter or digit.
+    #[error("`{}` is no name of a release: use letters, digits, `.`, `_`, `+`, `-`, at most 128", .0.escape_debug())]
+    Release(String),
 }
 
 macro_rules! text_id {
@@ -113,6 +116,19 @@ impl StepKey {
             Ok(Self(text.to_owned()))
         } else {
             Err(IdError::Step(text.to_owned()))
+        }
+    }
+}
+
+impl ReleaseId {
+    /// Checks a name that a task's template gave. It stands in keys, and in the environment of commands.
+    pub fn new(text: &str) -> Result<Self, IdError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
+        let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if starts_well && text.len() <= 128 && text.chars().all(allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError::Release(text.to_owned()))
         }
     }
 }

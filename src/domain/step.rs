@@ -34,6 +34,8 @@ words! {
         Begin = "begin",
         /// It waits for a person.
         Ask = "ask",
+        /// It waits for a person in a new attempt, after it had failed or was blocked.
+        AskAgain = "ask_again",
         /// The person agreed.
         Approve = "approve",
         /// Its `when` says no.
@@ -63,6 +65,22 @@ words! {
     }
 }
 
+impl StepEvent {
+    /// Whether an execution begins with it.
+    pub fn begins(self) -> bool {
+        matches!(self, Self::Begin | Self::BeginAgain | Self::Recheck | Self::Approve)
+    }
+
+    /// What happens in its place where a person must agree first; `None` where there is nothing to ask.
+    pub fn asked_first(self) -> Option<Self> {
+        match self {
+            Self::Begin => Some(Self::Ask),
+            Self::BeginAgain => Some(Self::AskAgain),
+            _ => None,
+        }
+    }
+}
+
 use StepEvent as E;
 use StepState as S;
 
@@ -73,6 +91,12 @@ pub static STEP: Machine<StepState, StepEvent> = Machine {
     rows: &[
         Row { from: &[S::Pending], event: E::Begin, to: S::Running, needs: None },
         Row { from: &[S::Pending], event: E::Ask, to: S::WaitingApproval, needs: None },
+        Row {
+            from: &[S::Failed, S::Blocked],
+            event: E::AskAgain,
+            to: S::WaitingApproval,
+            needs: Some("a new attempt"),
+        },
         Row { from: &[S::WaitingApproval], event: E::Approve, to: S::Running, needs: None },
         Row { from: &[S::Pending], event: E::Skip, to: S::Skipped, needs: None },
         Row { from: &[S::Pending, S::WaitingApproval], event: E::Block, to: S::Blocked, needs: None },

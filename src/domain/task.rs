@@ -186,7 +186,7 @@ pub enum StepBody {
     Report,
     /// Binds a name to the run's commit and to the step's artifacts (R-A19).
     Release {
-        /// The name: a template over run and inputs.
+        /// The name: a template over run, task and inputs.
         release: String,
     },
     /// Brings a release into an environment (R-A10).
@@ -197,7 +197,7 @@ pub enum StepBody {
     Action(ActionSpec),
     /// Waits for a person.
     Approval {
-        /// What is asked: a template over run, release and inputs.
+        /// What is asked: a template over run, release, task and inputs.
         ask: String,
         /// Who may decide, and for how long it counts.
         terms: ApprovalTerms,
@@ -212,6 +212,16 @@ pub enum CommandLine {
     Shell(String),
     /// Runs as it is.
     List(Vec<String>),
+}
+
+impl CommandLine {
+    /// As people know it.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Shell(line) => line.clone(),
+            Self::List(list) => list.join(" "),
+        }
+    }
 }
 
 /// Sends the agent back with the failing output (R-R2).

@@ -1,4 +1,4 @@
-//! Prompts and conditions as templates over a few named values: checked before a run, rendered the same at every try.
+//! Prompts, conditions and what effects are told, as templates over a few named values: checked before a run, rendered the same at every try.
 //! Strict: a name that is not there is an error, never an empty text. Values go in as they are; nothing is escaped,
 //! because a prompt is no markup, and nothing here may reach a shell.
 
@@ -8,6 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::machine::Word as _;
 use super::step::StepState;
@@ -59,6 +60,57 @@ pub struct PromptTask {
     pub id: String,
     /// Its title, or nothing.
     pub title: String,
+}
+
+/// What the texts of a release, deploy, action or approval step can name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeliveryValues {
+    /// `inputs.<name>`.
+    pub inputs: BTreeMap<String, String>,
+    /// `run.<name>`.
+    pub run: DeliveryRun,
+    /// `task.<name>`.
+    pub task: PromptTask,
+    /// `release.id`; `None` where no release step comes before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<DeliveryRelease>,
+}
+
+/// `run` in what an effect is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeliveryRun {
+    /// The run's id.
+    pub id: String,
+    /// The commit that the run has reached.
+    pub commit: String,
+    /// Its first twelve digits.
+    pub short_commit: String,
+    /// The commit that the run started from.
+    pub base_commit: String,
+}
+
+/// `release` in what an effect is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeliveryRelease {
+    /// Its name.
+    pub id: String,
+}
+
+impl DeliveryRun {
+    /// The values of a run that has reached a commit.
+    pub fn of(id: &str, commit: &str, base_commit: &str) -> Self {
+        let short_commit = commit.get(..12).unwrap_or(commit).to_owned();
+        Self { id: id.to_owned(), commit: commit.to_owned(), short_commit, base_commit: base_commit.to_owned() }
+    }
+}
+
+impl DeliveryValues {
+    /// Values for a check before there is a run: everything has a value, the inputs are the real ones.
+    pub fn sample(inputs: &BTreeMap<String, String>, release: Option<&str>) -> Self {
+        let task = PromptTask { id: "x".to_owned(), title: "x".to_owned() };
+        let release = release.map(|id| DeliveryRelease { id: id.to_owned() });
+        Self { inputs: inputs.clone(), run: DeliveryRun::of("x", "x", "x"), task, release }
+    }
 }
 
 /// What a `when:` can name, beside `inputs`.
@@ -147,7 +199,7 @@ pub fn render_prompt(prompt: &Prompt, values: &PromptValues) -> Result<String, T
 
 /// Checks a template: it can be read, names only what `sample` has, and renders with it. The sample should have a value
 /// for everything, so that a loop over files runs at least once.
-pub fn check(template: &str, sample: &PromptValues) -> Result<(), TemplateError> {
+pub fn check(template: &str, sample: &impl Serialize) -> Result<(), TemplateError> {
     let environment = environment();
     let parsed = environment.template_from_str(template).map_err(|e| broken(&e))?;
     refuse_unknown(template, &names(sample), parsed.undeclared_variables(true))?;
@@ -155,8 +207,21 @@ pub fn check(template: &str, sample: &PromptValues) -> Result<(), TemplateError>
 }
 
 /// Renders a template. A missing name is an error.
-pub fn render(template: &str, values: &PromptValues) -> Result<String, TemplateError> {
+pub fn render(template: &str, values: &impl Serialize) -> Result<String, TemplateError> {
     environment().render_str(template, Serde(values)).map_err(|e| broken(&e))
+}
+
+/// Renders every text of a value, at any depth; names of fields stay as they are.
+pub fn render_texts(value: &Value, values: &impl Serialize) -> Result<Value, TemplateError> {
+    Ok(match value {
+        Value::String(text) => Value::String(render(text, values)?),
+        Value::Array(items) => items.iter().map(|item| render_texts(item, values)).collect::<Result<_, _>>()?,
+        Value::Object(fields) => {
+            let one = |(name, field): (&String, &Value)| Ok((name.clone(), render_texts(field, values)?));
+            Value::Object(fields.iter().map(one).collect::<Result<_, TemplateError>>()?)
+        }
+        _ => value.clone(),
+    })
 }
 
 /// Checks the expression of a `when:`: it can be read, names only what `sample` has, and gives true or false.
@@ -307,6 +372,20 @@ mod tests {
         ] {
             assert_eq!(invisible_chars(text), count, "{text:?}");
         }
+    }
+
+    #[test]
+    fn f95_what_an_effect_is_told_is_rendered_at_any_depth_and_never_twice() {
+        let inputs = [("text".to_owned(), "{{ release.id }}\"; touch X".to_owned())].into();
+        let mut values = DeliveryValues::sample(&inputs, Some("release_1"));
+        values.run = DeliveryRun::of("run_1_001", "0123456789abcdef", "ff");
+        let input = serde_json::json!({ "{{ a }}": ["{{ inputs.text }}", 5, true], "of": { "id": "{{ release.id }} at {{ run.short_commit }}" } });
+        let rendered = render_texts(&input, &values).unwrap();
+        let expected = serde_json::json!({ "{{ a }}": ["{{ release.id }}\"; touch X", 5, true], "of": { "id": "release_1 at 0123456789ab" } });
+        assert_eq!(rendered, expected);
+        let without = DeliveryValues::sample(&inputs, None);
+        assert!(matches!(check("{{ release.id }}", &without), Err(TemplateError::UnknownVariable { .. })));
+        assert!(render("{{ release.id }}", &without).is_err());
     }
 
     #[test]

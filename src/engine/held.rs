@@ -12,10 +12,11 @@ use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::lease::renew_from;
 use crate::domain::machine::Word as _;
+use crate::domain::plan::phase::next_phase;
 use crate::domain::quantity::{BootMs, Millis};
 use crate::domain::record::{RunInputs, RunView, StepRecord};
+use crate::domain::run::Phase;
 use crate::domain::run::PhaseEvent;
-use crate::domain::run::{PHASE, Phase};
 use crate::domain::step::{STEP, StepEvent};
 use crate::domain::task::StepKind;
 use crate::domain::template::StepFact;
@@ -150,12 +151,9 @@ impl Held {
         self.stage(Change::Step(StepMove { failure, ..StepMove::new(step, event) }))
     }
 
-    /// Stages a move of the phase, where the run has one and the move is due.
+    /// Stages a move of the phase, where it is due.
     pub fn move_phase(&mut self, event: PhaseEvent) -> Result<(), EngineError> {
-        match self.phase {
-            Some(phase) if PHASE.next(phase, event).is_ok() => self.stage(Change::Phase(event)),
-            _ => Ok(()),
-        }
+        if next_phase(self.phase, event).is_ok() { self.stage(Change::Phase(event)) } else { Ok(()) }
     }
 
     /// One step, as staged.
@@ -194,7 +192,7 @@ impl Held {
         match change {
             Change::Step(moved) => self.apply_step(moved),
             Change::Phase(event) => {
-                self.phase = self.phase.and_then(|phase| PHASE.next(phase, *event).ok());
+                self.phase = next_phase(self.phase, *event).ok();
                 Ok(())
             }
             Change::Inputs(inputs) => {
@@ -214,7 +212,7 @@ impl Held {
         record.state = STEP
             .next(record.state, *event)
             .map_err(|refused| EngineError::failed(Code::InvalidState, refused.to_string()))?;
-        if matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck) {
+        if event.begins() {
             record.attempt = attempt;
             record.runs += 1;
             record.sent_back = false;

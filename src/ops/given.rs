@@ -107,7 +107,7 @@ fn task_of(
 ) -> Result<TaskAndPrompts, OpsError> {
     let source = DiskSource::new(place.repo.root());
     let overrides = Overrides { agent: choices.agent.clone(), inputs: choices.inputs.clone() };
-    let context = TaskContext { policy, overrides: &overrides };
+    let context = TaskContext { policy, overrides: &overrides, contracts: None };
     let spec = match task {
         TaskChoice::Named(name) => {
             let found = config::find_task(&source, name)?;

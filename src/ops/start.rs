@@ -14,10 +14,11 @@ use crate::domain::failure::{Code, Exit};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{RunId, SupportCode};
 use crate::domain::machine::Word as _;
+use crate::domain::plan::phase::first_phase;
 use crate::domain::plan::start::{Existing, Follow, Wishes, existing};
 use crate::domain::plan::verdict::exit as exit_of;
 use crate::domain::record::RunRecord;
-use crate::domain::run::{OpenedBy, Phase, RunStatus};
+use crate::domain::run::{OpenedBy, RunStatus};
 use crate::domain::task::{StepKind, StepSpec, TaskSpec, WhenBusy};
 pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
@@ -186,7 +187,7 @@ fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) ->
     Ok(NewRun {
         components: facts.components.clone(),
         inputs: facts.inputs.clone(),
-        phase: facts.inputs.spec.steps.iter().any(|s| s.kind() == StepKind::Qa).then_some(Phase::QaPending),
+        phase: first_phase(&facts.inputs.spec),
         number_floor: number_floor(place, home, &facts.inputs.spec)?,
         fresh: options.fresh,
         support_code: support_code(),

@@ -13,6 +13,7 @@ use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
+use crate::domain::plan::phase::next_phase;
 use crate::domain::quantity::UtcMs;
 use crate::domain::record::{ArtifactRecord, Identity, RunInputs};
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, PHASE, Phase, PhaseEvent, RUN, RunEvent, RunStatus};
@@ -97,13 +98,14 @@ pub(super) fn move_run(w: &Writer<'_>, seq: i64, from: RunStatus, by: &RunMove<'
 fn phase(w: &mut Writer<'_>, held: &Held<'_>, event: PhaseEvent) -> Result<()> {
     let found = "SELECT phase FROM run WHERE seq = ?1";
     let found = rows::first(w.db(), found, [held.seq], |row| row.opt_word::<Phase>())?.flatten();
-    let Some(from) = found else { return Err(PHASE.refusal("none", event).into()) };
-    let to = PHASE.next(from, event)?;
-    let sql = format!("UPDATE run SET phase = ?2 WHERE seq = ?1 AND phase IN ({})", in_list(PHASE.sources(event)));
-    if w.run(&sql, (held.seq, to.word()))? == 0 {
-        return Err(PHASE.refusal(from.word(), event).into());
+    let to = next_phase(found, event)?;
+    // The first phase has none before it; every other one comes out of the table.
+    let from =
+        if found.is_some() { format!("phase IN ({})", in_list(PHASE.sources(event))) } else { "phase IS NULL".into() };
+    if w.run(&format!("UPDATE run SET phase = ?2 WHERE seq = ?1 AND {from}"), (held.seq, to.word()))? == 0 {
+        return Err(PHASE.refusal(found.map_or("none", Phase::word), event).into());
     }
-    w.append(&fact(held.hold, EventKind::PhaseMoved, json!({ "from": from, "to": to, "event": event })))
+    w.append(&fact(held.hold, EventKind::PhaseMoved, json!({ "from": found, "to": to, "event": event })))
 }
 
 fn attempt(w: &mut Writer<'_>, held: &Held<'_>, event: AttemptEvent, failure: Option<&Failure>) -> Result<()> {

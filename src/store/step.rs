@@ -103,7 +103,9 @@ fn check_needs(w: &Writer<'_>, held: &Held<'_>, step: &StepRecord, by: &StepMove
         Err(Refused { machine: STEP.name, state, event }.into())
     };
     match by.event {
-        StepEvent::BeginAgain if step.attempt >= held.hold.attempt => refuse(format!("{} in this attempt", step.state)),
+        StepEvent::BeginAgain | StepEvent::AskAgain if step.attempt >= held.hold.attempt => {
+            refuse(format!("{} in this attempt", step.state))
+        }
         StepEvent::Recheck if !step.sent_back => refuse(format!("{} without its agent sent back", step.state)),
         StepEvent::SendBack => match (step.kind, by.because_of.as_ref()) {
             (StepKind::Agent, Some(qa)) => count_round(w, held, qa),

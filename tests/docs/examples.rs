@@ -77,8 +77,12 @@ fn tasks_of_the_docs_are_read() {
     let policy = policy_of(&of_kind("yaml policy")[0].text).unwrap();
     let overrides = Overrides::default();
     for block in of_kind("yaml task") {
-        load_task("tasks/example.yml", block.text.as_bytes(), &TaskContext { policy: &policy, overrides: &overrides })
-            .unwrap_or_else(|e| panic!("{}: {e}\n{}", block.page, block.text));
+        load_task(
+            "tasks/example.yml",
+            block.text.as_bytes(),
+            &TaskContext { policy: &policy, overrides: &overrides, contracts: None },
+        )
+        .unwrap_or_else(|e| panic!("{}: {e}\n{}", block.page, block.text));
     }
 }
 

@@ -34,8 +34,8 @@ fn text() -> String {
     machine(
         &mut out,
         "Phase",
-        "Where in the delivery a run stands, beside its status. A phase without a step in the task is left out. This version moves \
-         it as far as QA_PASSED and QA_FAILED.",
+        "Where in the delivery a run stands, beside its status. A phase without a step in the task is left out: without a check a \
+         run has none until its release is made or its deployment begins.",
         &PHASE,
     );
     out

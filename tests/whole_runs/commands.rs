@@ -175,6 +175,35 @@ fn contract_6_a_dry_run_begins_nothing() {
 }
 
 #[test]
+fn contract_6_what_reaches_the_outside_is_told_in_plain_words_before_anything_begins() {
+    let world = World::new();
+    world.task(
+        "ship",
+        "steps:\n- { kind: release, release: 'r_{{ run.short_commit }}' }\n\
+         - { kind: deploy, environment: production, run: ./deploy.sh, verify: { smoke: ./smoke.sh } }\n\
+         - { key: tell, kind: action, type: notification, target: '#news', contract: chat }\n",
+    );
+    let told = [
+        ("release", "names the release r_{{ run.short_commit }}"),
+        ("deploy", "brings the release to production by ./deploy.sh"),
+        ("deploy_verify", "looks at the result of deploy: ./smoke.sh"),
+        ("tell", "notification to #news under the contract chat"),
+    ];
+    for args in [&["start", "ship", "--dry-run"][..], &["fingerprint", "ship"]] {
+        let text = world.run(args).stdout;
+        for (key, what) in told {
+            assert!(text.contains(key) && text.contains(what), "{args:?}: {what}\n{text}");
+        }
+    }
+    let (exit, plan) = world.json(&["start", "ship", "--dry-run"]);
+    assert_eq!(
+        (exit, plan["steps"][2]["kind"].as_str(), plan["steps"][2]["what"].as_str()),
+        (0, Some("verify"), Some(told[2].1))
+    );
+    assert_documented(&plan, "a plan");
+}
+
+#[test]
 fn contract_6_on_end_is_told_once_with_the_runs_document() {
     let world = World::new();
     world.agent_task("t", "ok");

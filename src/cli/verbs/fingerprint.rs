@@ -4,7 +4,9 @@ use super::task;
 use crate::cli::args::FingerprintArgs;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
+use crate::domain::delivery::in_words;
 use crate::domain::failure::Exit;
+use crate::domain::text::neutral_line;
 use crate::ops::fingerprint;
 use crate::report::amount;
 use crate::report::record_json::{FingerprintDocument, fingerprint_json};
@@ -40,6 +42,11 @@ pub fn run(session: &mut Session, args: &FingerprintArgs) -> Result<Exit, CliErr
         amount::counted(explained.facts.counted().len() as u64, "file"),
         amount::counted(inputs.rules.len() as u64, "rule")
     ));
+    for step in &inputs.spec.steps {
+        if let Some(effect) = in_words(&step.body) {
+            text.push_str(&format!("  {:<15} {} {}\n", step.kind(), step.key, neutral_line(&effect)));
+        }
+    }
     if let Some((run, differences)) = &explained.against {
         text.push_str(&format!("against {}:\n", run.id));
         if differences.is_empty() {

@@ -7,6 +7,7 @@ use crate::cli::session::Session;
 use crate::domain::failure::Exit;
 use crate::domain::ids::RunId;
 use crate::domain::plan::start::{AfterFailure, Existing, Follow, Wishes};
+use crate::domain::text::neutral_line;
 use crate::ops::calling::{Hangup, Inbox};
 use crate::ops::carry::{Acting, Answer};
 use crate::ops::resume::{Many, many};
@@ -98,7 +99,7 @@ fn say_plan(session: &mut Session, plan: &Plan) -> Exit {
     }
     text.push_str("steps:\n");
     for (key, kind, what) in steps {
-        text.push_str(&format!("  {key} ({kind}) {}\n", if what == key { "" } else { &what }));
+        text.push_str(&format!("  {key} ({kind}) {}\n", if what == key { "".into() } else { neutral_line(&what) }));
     }
     session.say.result(&text);
     Exit::Ok

@@ -9,32 +9,42 @@ use crate::domain::ids::StepKey;
 use crate::domain::task::{StepBody, StepKind, StepSpec};
 use crate::yaml::{Document, Seg, nearest};
 
-/// Fills in the default `needs` and checks the whole.
-pub(super) fn resolve(doc: &Document, mut steps: Vec<StepSpec>) -> Result<Vec<StepSpec>, ConfigError> {
-    unique_keys(doc, &steps)?;
+/// Fills in the default `needs` and checks the whole. `places` says of each step which one of the file made it: a deployment
+/// that is looked at makes two.
+pub(super) fn resolve(
+    doc: &Document,
+    mut steps: Vec<StepSpec>,
+    places: &[usize],
+) -> Result<Vec<StepSpec>, ConfigError> {
+    unique_keys(doc, &steps, places)?;
     let order: Vec<StepKey> = steps.iter().map(|s| s.key.clone()).collect();
     for (i, step) in steps.iter_mut().enumerate() {
         if step.explicit_needs {
-            known_needs(doc, i, step, &order)?;
+            known_needs(doc, places[i], step, &order)?;
+            // Whoever needs a deployment needs it to be good.
+            let looked_at = |at: usize| at > 0 && places[at] == places[at - 1] && step.needs.contains(&order[at - 1]);
             // In the order of the file and once each: another spelling of the same needs is the same task.
-            step.needs = order.iter().filter(|key| step.needs.contains(key)).cloned().collect();
+            let is_needed = |(at, key): &(usize, &StepKey)| step.needs.contains(key) || looked_at(*at);
+            step.needs = order.iter().enumerate().filter(is_needed).map(|(_, key)| key.clone()).collect();
         } else {
             step.needs = i.checked_sub(1).map(|before| order[before].clone()).into_iter().collect();
         }
     }
-    no_circle(doc, &steps)?;
+    no_circle(doc, &steps, places)?;
     for (i, step) in steps.iter().enumerate() {
-        send_back(doc, i, step, &steps)?;
+        send_back(doc, places[i], step, &steps)?;
+        final_work(doc, places[i], step, &steps)?;
     }
     Ok(steps)
 }
 
-fn unique_keys(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
+fn unique_keys(doc: &Document, steps: &[StepSpec], places: &[usize]) -> Result<(), ConfigError> {
     let mut first: HashMap<&StepKey, usize> = HashMap::new();
     for (i, step) in steps.iter().enumerate() {
-        if let Some(earlier) = first.insert(&step.key, i) {
+        if let Some(earlier) = first.insert(&step.key, places[i]) {
             let line = doc.at(&["steps".into(), earlier.into()]).line;
-            let at: [Seg<'_>; 3] = ["steps".into(), i.into(), "key".into()];
+            let made = i > 0 && places[i] == places[i - 1];
+            let at: [Seg<'_>; 3] = ["steps".into(), places[i].into(), if made { "verify" } else { "key" }.into()];
             let message =
                 format!("step key `{}` is used twice, first in line {line}; give one another `key`", step.key);
             return Err(refused(doc, &at, message));
@@ -77,7 +87,7 @@ fn reached_from<'s>(steps: &'s [StepSpec], key: &'s StepKey) -> HashMap<&'s Step
     reached
 }
 
-fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
+fn no_circle(doc: &Document, steps: &[StepSpec], places: &[usize]) -> Result<(), ConfigError> {
     // Needs that all stand earlier in the file, as they nearly always do, lead in no circle.
     let mut earlier = HashSet::new();
     if steps.iter().all(|step| step.needs.iter().all(|need| earlier.contains(need)) && earlier.insert(&step.key)) {
@@ -87,7 +97,7 @@ fn no_circle(doc: &Document, steps: &[StepSpec]) -> Result<(), ConfigError> {
         let reached = reached_from(steps, &step.key);
         if reached.contains_key(&step.key) {
             let way = circle(&reached, &step.key).join(" → ");
-            let at: [Seg<'_>; 3] = ["steps".into(), i.into(), "needs".into()];
+            let at: [Seg<'_>; 3] = ["steps".into(), places[i].into(), "needs".into()];
             return Err(refused(doc, &at, format!("steps need each other in a circle: {way}")));
         }
     }
@@ -130,6 +140,25 @@ fn send_back(doc: &Document, index: usize, step: &StepSpec, steps: &[StepSpec]) 
     }
     if !before(steps, key).contains(target) {
         return Err(refused(doc, &at, format!("step `{key}` sends back to `{target}`, which it does not come after")));
+    }
+    Ok(())
+}
+
+/// What is released, approved or deployed is not done again when an agent is sent back: the work must be final before.
+fn final_work(doc: &Document, index: usize, step: &StepSpec, steps: &[StepSpec]) -> Result<(), ConfigError> {
+    if !matches!(step.kind(), StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Approval) {
+        return Ok(());
+    }
+    let before = before(steps, &step.key);
+    for check in steps {
+        let StepBody::Qa { on_fail: Some(back), .. } = &check.body else { continue };
+        if before.contains(&back.send_back_to) && !before.contains(&check.key) {
+            let (key, agent, check) = (&step.key, &back.send_back_to, &check.key);
+            let message = format!(
+                "step `{key}` comes after `{agent}`, which `{check}` may send back to work again; let it come after `{check}`"
+            );
+            return Err(refused(doc, &["steps".into(), index.into()], message));
+        }
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The kinds of the steps and the keys that belong to each, checked on the tree before anything is typed: so a step of a
-//! later version is named as that, and not as a step with unknown keys.
+//! The kinds of the steps and the keys that belong to each, checked on the tree before anything is typed: so a key of another
+//! kind is named as that, and not as an unknown one.
 
 use super::super::check::{join, refused, refused_key};
 use super::super::error::ConfigError;
@@ -7,9 +7,6 @@ use super::super::fields::unknown_word;
 use crate::domain::machine::Word as _;
 use crate::domain::task::StepKind;
 use crate::yaml::{Document, Node, NodeKind, Seg, nearest};
-
-/// Kinds that the documentation names and this version does not run.
-const NOT_YET: &[&str] = &["release", "deploy", "verify", "action", "approval"];
 
 /// Keys that every step may have.
 const COMMON: &[&str] = &["key", "kind", "needs", "timeout", "when", "artifacts"];
@@ -20,8 +17,42 @@ fn own_keys(kind: StepKind) -> &'static [&'static str] {
         StepKind::Agent => &["agent", "prompt"],
         StepKind::Qa => &["run", "on_fail", "env"],
         StepKind::Command => &["run", "env"],
-        StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => &[],
+        StepKind::Release => &["release"],
+        StepKind::Deploy => &[
+            "environment",
+            "run",
+            "status",
+            "verify",
+            "environment_state",
+            "release",
+            "contract",
+            "instance",
+            "irreversible",
+            "rollback",
+            "env",
+        ],
+        StepKind::Verify => &["health", "smoke", "of", "env"],
+        StepKind::Action => &[
+            "type",
+            "target",
+            "account",
+            "input",
+            "subject",
+            "contract",
+            "instance",
+            "irreversible",
+            "run",
+            "status",
+            "env",
+        ],
+        StepKind::Approval => &["ask", "approvers", "expires"],
     }
+}
+
+/// All keys of a kind. A gate is no work: it has no clock (its answer has one, `expires`) and makes nothing.
+fn all_keys(kind: StepKind) -> Vec<&'static str> {
+    let is_work = |key: &&&str| kind != StepKind::Approval || !matches!(**key, "timeout" | "artifacts");
+    COMMON.iter().filter(is_work).chain(own_keys(kind)).copied().collect()
 }
 
 /// Checks kinds and keys of all steps.
@@ -45,13 +76,13 @@ fn keys(doc: &Document, at: &[Seg<'_>]) -> Result<(), ConfigError> {
         refused(doc, at, format!("a step needs `kind`, one of {kinds}"))
     })?;
     let kind = kind(word).map_err(|message| refused(doc, &kind_at, message))?;
-    let allowed: Vec<&str> = COMMON.iter().chain(own_keys(kind)).copied().collect();
+    let allowed = all_keys(kind);
     for entry in doc.find(at).into_iter().flat_map(Node::entries) {
         let key = entry.key.as_str();
         if allowed.contains(&key) {
             continue;
         }
-        if StepKind::ALL.iter().any(|k| own_keys(*k).contains(&key)) {
+        if StepKind::ALL.iter().any(|k| all_keys(*k).contains(&key)) {
             let message = format!("`{key}` does not belong to a step of kind {kind}; it takes {}", allowed.join(", "));
             return Err(refused_key(doc, &join(at, key), message));
         }
@@ -65,9 +96,6 @@ fn keys(doc: &Document, at: &[Seg<'_>]) -> Result<(), ConfigError> {
 
 /// The kind of a word, or why it is none.
 pub(super) fn kind(word: &str) -> Result<StepKind, String> {
-    if NOT_YET.contains(&word) {
-        return Err(format!("this version does not run steps of kind `{word}` yet"));
-    }
-    let kinds = StepKind::ALL.iter().map(|k| k.word()).chain(NOT_YET.iter().copied());
+    let kinds = StepKind::ALL.iter().map(|k| k.word());
     StepKind::from_word(word).ok_or_else(|| format!("kind {}", unknown_word(word, kinds)))
 }

@@ -3,6 +3,7 @@
 //! (R-R5). Whether the files that it names exist is not looked at here.
 
 mod agent;
+mod delivery;
 mod find;
 mod from_prompt;
 mod graph;
@@ -10,6 +11,7 @@ mod keys;
 mod limits;
 mod raw;
 mod steps;
+mod templates;
 
 use std::collections::BTreeMap;
 
@@ -59,6 +61,8 @@ pub struct TaskContext<'a> {
     pub policy: &'a LoadedPolicy,
     /// The command line.
     pub overrides: &'a Overrides,
+    /// The names of the contracts that there are; `None` where they were not read, and then every name is taken.
+    pub contracts: Option<&'a [String]>,
 }
 
 /// Reads a task file.

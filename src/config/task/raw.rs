@@ -1,8 +1,9 @@
-//! The task file as it is written: every documented key of the kinds that this version runs, typed, optional.
+//! The task file as it is written: every documented key of every kind, typed, optional.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::super::fields::{Count, Field, TextOr, TextOrList};
 use super::super::policy::RawBudget;
@@ -56,6 +57,34 @@ pub(super) struct RawStep {
     pub(super) prompt: Option<String>,
     pub(super) run: Option<TextOrList>,
     pub(super) on_fail: Option<RawSendBack>,
+    pub(super) release: Option<String>,
+    pub(super) environment: Option<String>,
+    pub(super) status: Option<TextOrList>,
+    pub(super) verify: Option<RawVerify>,
+    pub(super) environment_state: Vec<TextOrList>,
+    pub(super) contract: Option<String>,
+    pub(super) instance: Option<String>,
+    pub(super) irreversible: bool,
+    pub(super) rollback: bool,
+    pub(super) health: Option<String>,
+    pub(super) smoke: Option<TextOrList>,
+    pub(super) of: Option<String>,
+    pub(super) r#type: Option<String>,
+    pub(super) target: Option<String>,
+    pub(super) account: Option<String>,
+    /// What it holds is read from the tree, which keeps the texts.
+    pub(super) input: Option<IgnoredAny>,
+    pub(super) subject: BTreeMap<String, String>,
+    pub(super) ask: Option<String>,
+    pub(super) approvers: Vec<String>,
+    pub(super) expires: Option<Field<Millis>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "`health` and `smoke`")]
+pub(super) struct RawVerify {
+    pub(super) health: Option<String>,
+    pub(super) smoke: Option<TextOrList>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use super::super::check::{env_name, inner_glob, inner_path, join, refused, refus
 use super::super::error::ConfigError;
 use super::super::fields::{TextOr, TextOrList};
 use super::raw::{RawArtifact, RawSendBack, RawStep};
-use super::{TaskContext, agent, graph, keys, limits};
+use super::{TaskContext, agent, delivery, graph, keys, limits, templates};
 use crate::domain::ids::StepKey;
 use crate::domain::machine::Word as _;
 use crate::domain::task::{
@@ -41,23 +41,32 @@ pub(super) fn steps(
             format!("a task has at most {MAX_STEPS} steps, not {}", raw.len()),
         ));
     }
-    let mut steps = Vec::new();
+    let (mut steps, mut places) = (Vec::new(), Vec::new());
     for (i, step) in raw.into_iter().enumerate() {
         let step = match step {
             TextOr::Text(kind) => RawStep { kind, ..RawStep::default() },
             TextOr::Keys(step) => step,
         };
-        steps.push(one(doc, i, step, context)?);
+        let made = one(doc, i, step, context)?;
+        places.extend(made.iter().map(|_| i));
+        steps.extend(made);
     }
-    let steps = graph::resolve(doc, steps)?;
-    for (i, step) in steps.iter().enumerate() {
-        check_when(doc, i, step, &steps, inputs)?;
+    let steps = graph::resolve(doc, steps, &places)?;
+    let steps = templates::resolve(doc, steps, &places)?;
+    for (i, step) in places.iter().zip(&steps) {
+        check_when(doc, *i, (step, &steps), inputs)?;
+        templates::check(doc, *i, (step, &steps), inputs)?;
     }
     Ok(steps)
 }
 
-/// A step whose `needs` are still as written.
-fn one(doc: &Document, index: usize, raw: RawStep, context: &TaskContext<'_>) -> Result<StepSpec, ConfigError> {
+/// A step whose `needs` are still as written; a deployment that is to be looked at is two.
+fn one(
+    doc: &Document,
+    index: usize,
+    mut raw: RawStep,
+    context: &TaskContext<'_>,
+) -> Result<Vec<StepSpec>, ConfigError> {
     let at: [Seg<'_>; 2] = ["steps".into(), index.into()];
     let kind = keys::kind(&raw.kind).map_err(|message| refused(doc, &at, message))?;
     let written = raw.key.as_deref().unwrap_or(kind.word());
@@ -73,8 +82,11 @@ fn one(doc: &Document, index: usize, raw: RawStep, context: &TaskContext<'_>) ->
         env_name(name).map_err(|message| refused_key(doc, &join(&join(&at, "env"), name.as_str()), message))?;
     }
     let (env, when) = (raw.env.clone(), when(raw.when.as_deref()));
+    let verify = raw.verify.take();
     let body = body(doc, &at, kind, raw, context)?;
-    Ok(StepSpec { key, needs, explicit_needs, timeout, when, artifacts, env, body })
+    let step = StepSpec { key, needs, explicit_needs, timeout, when, artifacts, env, body };
+    let verify = verify.map(|verify| delivery::verification(doc, &join(&at, "verify"), &step, verify)).transpose()?;
+    Ok(std::iter::once(step).chain(verify).collect())
 }
 
 fn body(
@@ -94,33 +106,38 @@ fn body(
             StepBody::Agent { agent: agent::of_step(doc, at, raw.agent, context)?, prompt: PromptRef::File(prompt) }
         }
         StepKind::Qa => {
-            let run = command(doc, at, raw.run.ok_or_else(|| missing("run"))?)?;
+            let run = command(doc, &join(at, "run"), raw.run.ok_or_else(|| missing("run"))?)?;
             StepBody::Qa { run, on_fail: raw.on_fail.map(|b| send_back(doc, at, b)).transpose()? }
         }
-        StepKind::Command => StepBody::Command { run: command(doc, at, raw.run.ok_or_else(|| missing("run"))?)? },
+        StepKind::Command => {
+            StepBody::Command { run: command(doc, &join(at, "run"), raw.run.ok_or_else(|| missing("run"))?)? }
+        }
         StepKind::Release | StepKind::Deploy | StepKind::Verify | StepKind::Action | StepKind::Approval => {
-            return Err(refused(doc, at, format!("this version does not run steps of kind `{kind}` yet")));
+            delivery::body(doc, at, (kind, raw), context)?
         }
     })
 }
 
 /// Commands get inputs by environment alone: a value spliced into a shell line is a command of whoever wrote it (F95).
-fn command(doc: &Document, at: &[Seg<'_>], raw: TextOrList) -> Result<CommandLine, ConfigError> {
-    let at = join(at, "run");
+pub(super) fn command(doc: &Document, at: &[Seg<'_>], raw: TextOrList) -> Result<CommandLine, ConfigError> {
+    let name = match at.last() {
+        Some(Seg::Key(key)) => key,
+        _ => "the command",
+    };
     match raw {
         TextOrList::Text(line) => {
-            check_text(&line).map_err(|message| refused(doc, &at, message))?;
+            check_text(&line).map_err(|message| refused(doc, at, message))?;
             if line.trim().is_empty() {
-                return Err(refused(doc, &at, "`run` is empty"));
+                return Err(refused(doc, at, format!("`{name}` is empty")));
             }
             Ok(CommandLine::Shell(line))
         }
         TextOrList::List(list) => {
             if list.first().is_none_or(|program| program.trim().is_empty()) {
-                return Err(refused(doc, &at, "`run` must name a program"));
+                return Err(refused(doc, at, format!("`{name}` must name a program")));
             }
             for (i, text) in list.iter().enumerate() {
-                check_text(text).map_err(|message| refused(doc, &join(&at, i), message))?;
+                check_text(text).map_err(|message| refused(doc, &join(at, i), message))?;
             }
             Ok(CommandLine::List(list))
         }
@@ -180,8 +197,7 @@ fn when(text: Option<&str>) -> When {
 fn check_when(
     doc: &Document,
     index: usize,
-    step: &StepSpec,
-    steps: &[StepSpec],
+    (step, steps): (&StepSpec, &[StepSpec]),
     inputs: &BTreeMap<String, String>,
 ) -> Result<(), ConfigError> {
     let When::Expression(expression) = &step.when else { return Ok(()) };

@@ -4,6 +4,7 @@
 pub mod action_flow;
 pub mod after_failure;
 pub mod meaning;
+pub mod phase;
 pub mod pipeline;
 pub mod reconcile;
 pub mod resume;

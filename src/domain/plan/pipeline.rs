@@ -1,7 +1,9 @@
 //! Which step comes next (R-S1, R-S2, R-R2). Decided anew from the record after every commit, so that a run that was cut
-//! goes on exactly as one that was not.
+//! goes on exactly as one that was not. Whether a step that reaches the outside may begin is not decided here: it is
+//! offered, and whoever carries it out asks the policy first.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use crate::domain::ids::StepKey;
 use crate::domain::record::StepRecord;
@@ -13,7 +15,7 @@ use crate::domain::task::{StepBody, StepKind, StepSpec, TaskSpec, When};
 pub struct Move {
     /// The step.
     pub step: StepKey,
-    /// The event: begin (in one of its three forms), skip or block.
+    /// The event: begin (in one of its forms, approve among them), skip or block.
     pub event: StepEvent,
     /// For block: the step that failed.
     pub because_of: Option<StepKey>,
@@ -23,18 +25,70 @@ pub struct Move {
 pub type Evaluate<'a> = &'a dyn Fn(&StepSpec) -> bool;
 
 /// The moves that are due. Empty while something runs that the rest waits for, and empty at the end.
+///
+/// A step that waits for a person is offered with [`StepEvent::Approve`] whenever nothing else can begin, all such steps at
+/// once: nobody knows here whether a person has agreed. The caller drops the ones for which nobody has, and gives the rest
+/// to [`together`].
 pub fn due(spec: &TaskSpec, steps: &[StepRecord], attempt: u32, evaluate: Evaluate<'_>) -> Vec<Move> {
     let view = View::new(spec, steps, attempt);
     let mut moves: Vec<Move> = Vec::new();
+    let mut approvals: Vec<Move> = Vec::new();
+    // Nothing is sent while something may have happened.
+    let something_is_unknown = steps.iter().any(|s| s.state == StepState::Unknown);
     for step in &spec.steps {
         let Some(decision) = view.decide(step, evaluate) else { continue };
-        let begins = matches!(decision.event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck);
-        if begins && !view.has_room(step, &moves) {
+        if decision.event.begins() && step.kind().is_gated() && something_is_unknown {
             continue;
         }
-        moves.push(decision);
+        if decision.event == StepEvent::Approve {
+            approvals.push(decision);
+        } else if !decision.event.begins() || view.has_room(step, &moves) {
+            moves.push(decision);
+        }
     }
+    let has_room = |m: &Move| spec.step(&m.step).is_some_and(|step| view.has_room(step, &moves));
+    approvals.retain(has_room);
+    moves.extend(approvals);
     moves
+}
+
+/// Those of the moves that can be made at once, the first before the others. The rest is due again afterwards.
+pub fn together(spec: &TaskSpec, steps: &[StepRecord], attempt: u32, moves: Vec<Move>) -> Vec<Move> {
+    let view = View::new(spec, steps, attempt);
+    let mut made: Vec<Move> = Vec::new();
+    for one in moves {
+        let step = spec.step(&one.step);
+        if !one.event.begins() || step.is_some_and(|step| view.has_room(step, &made)) {
+            made.push(one);
+        }
+    }
+    made
+}
+
+/// What a run waits for when no move is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waits {
+    /// For nothing: it has come to its end.
+    Nothing,
+    /// For a person's agreement to this step, the first of them in the task.
+    Person(StepKey),
+    /// For what became of this step's effect, the first of them in the task. Goes before a person: nothing is asked while
+    /// something may have happened.
+    Outcome(StepKey),
+}
+
+/// What is left of a run waits for this. To be asked before what failed: an attempt in which one step failed and another
+/// may have had an effect has not come to a known end.
+pub fn waits(spec: &TaskSpec, steps: &[StepRecord]) -> Waits {
+    let first = |state: StepState| {
+        let stands = |key: &StepKey| steps.iter().any(|s| s.key == *key && s.state == state);
+        spec.steps.iter().map(|s| &s.key).find(|key| stands(key)).cloned()
+    };
+    match (first(StepState::Unknown), first(StepState::WaitingApproval)) {
+        (Some(key), _) => Waits::Outcome(key),
+        (None, Some(key)) => Waits::Person(key),
+        (None, None) => Waits::Nothing,
+    }
 }
 
 /// Steps that must be done again when an agent is sent back: the agent, and every finished check or command that rests on
@@ -48,8 +102,20 @@ pub fn sent_back(spec: &TaskSpec, steps: &[StepRecord], agent: &StepKey) -> Vec<
 
 /// Whether a step needs another one, by however many steps in between.
 pub fn rests_on(spec: &TaskSpec, step: &StepKey, on: &StepKey) -> bool {
-    let needs = spec.step(step).map(|s| s.needs.as_slice()).unwrap_or_default();
-    needs.iter().any(|need| need == on || rests_on(spec, need, on))
+    let mut seen = HashSet::new();
+    let mut open = vec![step];
+    while let Some(key) = open.pop() {
+        let needs = spec.step(key).map(|s| s.needs.as_slice()).unwrap_or_default();
+        for need in needs {
+            if need == on {
+                return true;
+            }
+            if seen.insert(need) {
+                open.push(need);
+            }
+        }
+    }
+    false
 }
 
 /// The check whose failure an agent is yet to answer: it was sent back, and the check was not carried out again since.
@@ -115,6 +181,7 @@ impl<'a> View<'a> {
         let record = self.record(&step.key)?;
         let begin = match record.state {
             StepState::Pending => StepEvent::Begin,
+            StepState::WaitingApproval => StepEvent::Approve,
             StepState::Blocked => StepEvent::BeginAgain,
             StepState::Failed if record.attempt < self.attempt => StepEvent::BeginAgain,
             StepState::Failed if self.is_to_be_rechecked(step, record) => StepEvent::Recheck,
@@ -125,6 +192,18 @@ impl<'a> View<'a> {
         let settled = step.needs.iter().all(|key| self.reading(key) != Reading::Open);
         // A blocked step that stays blocked, or would now be skipped, has no move: its record already says why.
         let at_first = |event, because_of| if begin == StepEvent::Begin { made(event, because_of) } else { None };
+        let block = |key: &StepKey| match begin {
+            StepEvent::Begin | StepEvent::Approve => made(StepEvent::Block, Some(key.clone())),
+            _ => None,
+        };
+        // A deployment that did not take place is not looked at, whatever `when` says.
+        if let Some(of) = looks_at(step) {
+            match self.record(of).map(|deploy| deploy.state) {
+                Some(StepState::Skipped) => return at_first(StepEvent::Skip, None),
+                _ if self.reading(of) == Reading::Bad => return block(of),
+                _ => {}
+            }
+        }
         match &step.when {
             When::Always if settled => made(begin, None),
             When::Always => None,
@@ -134,7 +213,7 @@ impl<'a> View<'a> {
                 (true, false) => at_first(StepEvent::Skip, None),
             },
             When::NeedsSucceeded | When::Expression(_) => match bad {
-                Some(key) => at_first(StepEvent::Block, Some(key.clone())),
+                Some(key) => block(key),
                 None if !settled => None,
                 None if matches!(step.when, When::Expression(_)) && !evaluate(step) => at_first(StepEvent::Skip, None),
                 None => made(begin, None),
@@ -195,10 +274,18 @@ impl<'a> View<'a> {
 
     /// Side by side run only qa and command steps with explicit needs; everything else runs alone.
     fn has_room(&self, step: &StepSpec, moves: &[Move]) -> bool {
-        let begun = moves.iter().filter(|m| !matches!(m.event, StepEvent::Skip | StepEvent::Block)).map(|m| &m.step);
+        let begun = moves.iter().filter(|m| m.event.begins()).map(|m| &m.step);
         let running = self.steps.iter().filter(|s| s.state == StepState::Running).map(|s| &s.key);
         let mut others = begun.chain(running).filter_map(|key| self.step(key)).peekable();
         others.peek().is_none() || (is_social(step) && others.all(is_social))
+    }
+}
+
+/// The deployment that a step verifies.
+fn looks_at(step: &StepSpec) -> Option<&StepKey> {
+    match &step.body {
+        StepBody::Verify(verify) => verify.of.as_ref(),
+        _ => None,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Tests of the pipeline: a tiny world in which steps succeed or fail by their name.
 
+#[path = "pipeline_delivery_tests.rs"]
+mod delivery;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -97,7 +100,7 @@ impl World {
         let record = self.steps.iter_mut().find(|s| s.key == *name).unwrap();
         record.state = STEP.next(record.state, event).unwrap();
         match event {
-            StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck => {
+            event if event.begins() => {
                 record.attempt = self.attempt;
                 record.runs += 1;
                 record.sent_back = false;

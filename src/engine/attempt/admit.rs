@@ -40,7 +40,7 @@ impl Attempt<'_> {
         if self.meter.exhausted().is_some() {
             return Ok(true);
         }
-        for step in moves.iter().filter(|m| super::begins(m.event)).map(|m| m.step.clone()) {
+        for step in moves.iter().filter(|m| m.event.begins()).map(|m| m.step.clone()) {
             let Some((agent, provider)) = self.provider_of(&step) else { continue };
             if !self.admit_one(&step, agent, provider)? {
                 return Ok(false);

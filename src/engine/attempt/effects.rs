@@ -4,7 +4,7 @@
 use std::thread::Scope;
 
 use super::end::Success;
-use super::{Attempt, begins};
+use super::Attempt;
 use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::DeploymentRecord;
 use crate::domain::action::state::{ApprovalState, DeploymentEvent, DeploymentState};
@@ -50,8 +50,7 @@ impl<'a> Attempt<'a> {
         let mut open = Vec::new();
         for step_move in moves {
             let Some(step) = self.held.inputs.spec.step(&step_move.step).cloned() else { continue };
-            let is_asked = begins(step_move.event) || step_move.event == StepEvent::Approve;
-            if !is_asked || !step.kind().is_gated() {
+            if !step_move.event.begins() || !step.kind().is_gated() {
                 open.push(step_move);
             } else if !self.waiting.contains(&step.key) {
                 // What ended before is on disk before anything outside is thought of.
@@ -65,7 +64,7 @@ impl<'a> Attempt<'a> {
     fn gate_one(&mut self, step_move: Move, step: &StepSpec) -> Result<Option<Move>, EngineError> {
         let asked = match self.ask(step) {
             Ok(Some(asked)) => asked,
-            Ok(None) => return self.wait_for_person(step_move),
+            Ok(None) => return Ok(self.wait_for_person(step_move)),
             Err(error) if error.is_no_verdict() => return Err(error),
             Err(error) => Asked::Refused(error.failure()),
         };
@@ -134,17 +133,11 @@ impl<'a> Attempt<'a> {
         Making { host: self.host, run: self.run, inputs: &self.held.inputs, step, reached }
     }
 
-    /// The step waits. One that failed or was blocked can get there only by beginning, which it does not really do.
-    fn wait_for_person(&mut self, step_move: Move) -> Result<Option<Move>, EngineError> {
+    /// The step waits; one that waits already makes no move.
+    fn wait_for_person(&mut self, step_move: Move) -> Option<Move> {
         self.waiting.insert(step_move.step.clone());
-        if step_move.event == StepEvent::Approve {
-            return Ok(None);
-        }
-        if step_move.event != StepEvent::Begin {
-            self.held.stage(Change::Step(StepMove::new(&step_move.step, step_move.event)))?;
-            self.held.move_step(&step_move.step, StepEvent::Interrupt, None)?;
-        }
-        Ok(Some(Move { event: StepEvent::Ask, ..step_move }))
+        let event = step_move.event.asked_first()?;
+        Some(Move { event, ..step_move })
     }
 
     /// A step that reaches the outside has begun.

@@ -41,7 +41,7 @@ use crate::domain::plan::pipeline::{self, Move};
 use crate::domain::quantity::{BootMs, Millis};
 use crate::domain::record::{RunRecord, StepRecord};
 use crate::domain::run::PhaseEvent;
-use crate::domain::step::{StepEvent, StepState};
+use crate::domain::step::StepState;
 use crate::domain::task::{StepKind, StepSpec, When};
 use crate::domain::template::{ConditionValues, PromptRun, holds};
 use crate::process::signals::StopSignal;
@@ -264,7 +264,7 @@ impl<'a> Attempt<'a> {
         let because = step_move.because_of.as_ref();
         let failure = because.map(|key| Failure::new(Code::StepBlocked, format!("step `{key}` did not succeed")));
         let kind = self.held.inputs.spec.step(&step_move.step).map(StepSpec::kind);
-        if kind == Some(StepKind::Qa) && begins(step_move.event) {
+        if kind == Some(StepKind::Qa) && step_move.event.begins() {
             self.held.move_phase(PhaseEvent::RecheckQa)?;
         }
         let because_of = step_move.because_of.clone();
@@ -284,7 +284,7 @@ impl<'a> Attempt<'a> {
         'a: 'scope,
     {
         let Some(step) = self.held.inputs.spec.step(&step_move.step).cloned() else { return Ok(()) };
-        if !begins(step_move.event) && step_move.event != StepEvent::Approve {
+        if !step_move.event.begins() {
             self.tell_end(&step.key, Millis(0), None);
             return Ok(());
         }
@@ -357,10 +357,6 @@ impl ActiveAgent {
             self.side_grew_at = Some(now().boot);
         }
     }
-}
-
-fn begins(event: StepEvent) -> bool {
-    matches!(event, StepEvent::Begin | StepEvent::BeginAgain | StepEvent::Recheck)
 }
 
 fn needs_approval(step: &StepRecord) -> Failure {

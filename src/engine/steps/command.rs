@@ -97,27 +97,27 @@ pub fn verdict(kind: StepKind, step: &StepSpec, end: &ProcessEnd) -> Option<Fail
         ProcessEnd::Exited { .. } | ProcessEnd::Signalled { .. } if kind == StepKind::Qa => Code::QaFailed,
         ProcessEnd::Exited { .. } | ProcessEnd::Signalled { .. } => Code::CommandFailed,
     };
-    Some(Failure::new(code, format!("`{}` {end}", shown(step))))
+    Some(Failure::new(code, format!("`{}` {end}", program(step))))
 }
 
-/// A command as people know it.
+/// The command of a step, for a message about its end.
+fn program(step: &StepSpec) -> String {
+    use crate::domain::task::StepBody;
+    let run = match &step.body {
+        StepBody::Deploy(deploy) => Some(&deploy.run),
+        StepBody::Verify(verify) => verify.smoke.as_ref(),
+        StepBody::Action(action) => action.run.as_ref(),
+        _ => None,
+    };
+    run.map_or_else(|| shown(step), CommandLine::shown)
+}
+
+/// What a step does, as people know it.
 pub fn shown(step: &StepSpec) -> String {
     use crate::domain::task::StepBody;
     match &step.body {
-        StepBody::Qa { run, .. } | StepBody::Command { run } => line(run),
+        StepBody::Qa { run, .. } | StepBody::Command { run } => run.shown(),
         StepBody::Agent { agent, .. } => agent.name.clone(),
-        StepBody::Deploy(deploy) => line(&deploy.run),
-        StepBody::Verify(verify) => verify.smoke.as_ref().map(line).or(verify.health.clone()).unwrap_or_default(),
-        StepBody::Action(action) => format!("{} {}", action.action, action.target),
-        StepBody::Release { release } => release.clone(),
-        StepBody::Approval { ask, .. } => ask.clone(),
-        StepBody::Context | StepBody::Report => step.key.to_string(),
-    }
-}
-
-fn line(run: &CommandLine) -> String {
-    match run {
-        CommandLine::Shell(line) => line.clone(),
-        CommandLine::List(list) => list.join(" "),
+        body => crate::domain::delivery::in_words(body).unwrap_or_else(|| step.key.to_string()),
     }
 }

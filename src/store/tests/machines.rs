@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::failure::Code;
 use crate::domain::machine::Word as _;
+use crate::domain::plan::phase::next_phase;
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, PHASE, PhaseEvent, RUN, RunStatus};
 use crate::domain::step::{STEP, StepState};
 use crate::store::StoreError;
@@ -114,12 +115,28 @@ fn r_m4_every_pair_of_the_attempt_and_phase_machines() {
 }
 
 #[test]
+fn r_m5_a_run_without_a_check_enters_the_phase_that_it_comes_to() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    for event in PhaseEvent::ALL {
+        world.raw().execute("UPDATE run SET phase = NULL", ()).unwrap();
+        let answer = world.record(&hold, &[Change::Phase(*event)]);
+        match next_phase(None, *event) {
+            Ok(to) => assert_eq!((answer.is_ok(), stored(&world, "SELECT phase FROM run").as_str()), (true, to.word())),
+            Err(_) => assert_refused(answer, "none", event.word()),
+        }
+    }
+    world.check_chains();
+}
+
+#[test]
 fn r_m3_a_step_needs_more_than_its_state() {
     let mut world = World::new();
     let hold = world.started(&new_run("182", "a"));
     let fail = |name: &str| [step(name, StepEvent::Begin), step(name, StepEvent::Fail)];
     world.record(&hold, &fail("qa")).unwrap();
     assert_refused(world.record(&hold, &[step("qa", StepEvent::BeginAgain)]), "FAILED", "begin_again");
+    assert_refused(world.record(&hold, &[step("qa", StepEvent::AskAgain)]), "FAILED", "ask_again");
     assert_refused(world.record(&hold, &[step("qa", StepEvent::Recheck)]), "FAILED", "recheck");
     let back = |name: &str, qa: Option<&str>| {
         Change::Step(StepMove { because_of: qa.map(key), ..StepMove::new(&key(name), StepEvent::SendBack) })
