@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 
 use super::find::plain;
-use super::verdict::{self, Codes, Said, refused, refused_for_now, unclear, unknown};
+use super::verdict::{self, Codes, Said, refused, unclear, unknown};
 use super::{Call, Files};
 use crate::domain::action::contract::Meaning;
 use crate::domain::action::{Answer, Reading};
@@ -40,7 +40,7 @@ struct Ran {
     said: Map<String, Value>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Time,
     Stop,
@@ -108,7 +108,8 @@ fn outcome(call: &Call<'_>, ran: &Ran) -> Answer {
                 None => Code::WorkerCrash,
             };
             let ended_well = *status == Status::Exited(0);
-            if call.contract.atomic && !ended_well { refused_for_now(code, words) } else { unknown(code, words) }
+            let code_of_nothing = if cut == Some(Cut::Stop) { Code::WorkerCrash } else { code };
+            if call.contract.atomic && !ended_well { refused(code_of_nothing, words) } else { unknown(code, words) }
         }
     }
 }
@@ -157,7 +158,7 @@ fn told(status: &Status, cut: Option<Cut>, limit: Millis) -> String {
 /// Starts the program and waits for its end. An error proves that it never ran.
 fn start(call: &Call<'_>, run: &CommandLine) -> Result<Ran, (Code, String)> {
     if call.machine.stop.load(Ordering::Relaxed) {
-        return Err((Code::Interrupted, "it was stopped before it began".to_owned()));
+        return Err((Code::WorkerCrash, "it was stopped before it began".to_owned()));
     }
     let spec = spec(call, run)?;
     let request = call.machine.files.request;

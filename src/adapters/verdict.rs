@@ -33,10 +33,10 @@ pub(super) struct Codes {
 /// The answer that a meaning stands for.
 pub(super) fn answer(meaning: Meaning, said: Said, codes: Codes) -> Answer {
     let words = said.words();
-    let refuse = |code: Code, retryable: bool| Answer::Refused {
+    let refuse = |code: Code| Answer::Refused {
         code,
         message: words.clone(),
-        retryable,
+        retryable: code.entry().retryable,
         retry_after: said.retry_after,
     };
     let unknown = |in_progress: bool| Answer::Unknown {
@@ -53,10 +53,10 @@ pub(super) fn answer(meaning: Meaning, said: Said, codes: Codes) -> Answer {
         },
         Meaning::InProgress => Answer::Accepted { reference: said.reference, look_again: said.retry_after },
         Meaning::SameKeyInProgress => unknown(true),
-        Meaning::KeyConflict => refuse(Code::IdempotencyKeyReused, false),
-        Meaning::Refused => refuse(codes.refused, false),
-        Meaning::RefusedForNow => refuse(Code::TemporaryProviderError, true),
-        Meaning::RateLimit => refuse(Code::RateLimit, true),
+        Meaning::KeyConflict => refuse(Code::IdempotencyKeyReused),
+        Meaning::Refused => refuse(codes.refused),
+        Meaning::RefusedForNow => refuse(Code::TemporaryProviderError),
+        Meaning::RateLimit => refuse(Code::RateLimit),
         Meaning::Unknown => unknown(false),
     }
 }
@@ -70,14 +70,9 @@ impl Said {
     }
 }
 
-/// Nothing happened, and the same would be refused again.
+/// Nothing happened. Whether the same may be sent again is said by the code, as everywhere.
 pub(super) fn refused(code: Code, message: impl Into<String>) -> Answer {
-    Answer::Refused { code, message: message.into(), retryable: false, retry_after: None }
-}
-
-/// Nothing happened, and the same may be sent again.
-pub(super) fn refused_for_now(code: Code, message: impl Into<String>) -> Answer {
-    Answer::Refused { code, message: message.into(), retryable: true, retry_after: None }
+    Answer::Refused { code, message: message.into(), retryable: code.entry().retryable, retry_after: None }
 }
 
 /// It may have happened.

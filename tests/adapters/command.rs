@@ -119,7 +119,7 @@ fn r_a7_a_command_that_is_too_slow_or_stopped_is_unknown() {
         });
         assert_eq!(doubt(&desk.send()), Code::Interrupted);
     });
-    assert_eq!(refusal(&desk.send()).0, Code::Interrupted, "and then nothing is begun any more");
+    assert_eq!(refusal(&desk.send()).0, Code::WorkerCrash, "and then nothing is begun any more");
     assert_eq!(provider.ledger().len(), 2);
 }
 

@@ -217,7 +217,7 @@ fn r_a7_a_call_that_is_stopped_ends_soon_and_is_unknown() {
         });
         assert_eq!(doubt(&desk.send()), Code::Interrupted);
     });
-    assert_eq!(refusal(&desk.send()), (Code::Interrupted, true), "and then nothing is begun any more");
+    assert_eq!(refusal(&desk.send()), (Code::WorkerCrash, true), "and then nothing is begun any more");
     assert_eq!(provider.requests().len(), 1);
 }
 

@@ -106,7 +106,7 @@ impl Limits<'_> {
             Cut::Time => {
                 Broken::Before(Code::NetworkTimeout, format!("no connection to {host} within {}", self.call.limit))
             }
-            Cut::Stop => Broken::Before(Code::Interrupted, "it was stopped before it was sent".to_owned()),
+            Cut::Stop => Broken::Before(Code::WorkerCrash, "it was stopped before it was sent".to_owned()),
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) fn ask(call: &Call<'_>, http: &HttpCall, query: &Query) -> Reading {
 fn broke(broken: Broken) -> Answer {
     match broken {
         Broken::Blocked(message) => refused(Code::SsrfBlocked, message),
-        Broken::Before(code, message) => verdict::refused_for_now(code, message),
+        Broken::Before(code, message) => refused(code, message),
         Broken::After(code, message) => verdict::unknown(code, message),
     }
 }

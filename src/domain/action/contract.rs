@@ -173,14 +173,14 @@ pub struct Contract {
     pub send: Option<Channel>,
     /// How it is asked about; `None` is not at all.
     pub query: Option<Query>,
+    /// True when it is asked about before the first send: somebody else may have done it already, and it is adopted.
+    pub look_first: bool,
     /// What a status code means (HTTP), or an exit code (command). What is not named: see [`Contract::meaning`].
     pub answers: BTreeMap<u16, Meaning>,
     /// Where in a good answer the other side's name of the effect stands: a JSON pointer.
     pub reference: Option<String>,
     /// Where in an answer that is not good the reason stands, in words: a JSON pointer. Without it only the status is told.
     pub explanation: Option<String>,
-    /// True when it is asked about before the first send: what somebody else has made is adopted, not made again (F63).
-    pub look_first: bool,
     /// True when a command has its effect only by ending with 0: one that was killed has done nothing (F65).
     pub atomic: bool,
     /// SHA-256 of the file; part of what is approved.
@@ -202,10 +202,10 @@ impl Contract {
             irreversible: false,
             send: None,
             query: None,
+            look_first: false,
             answers: BTreeMap::new(),
             reference: None,
             explanation: None,
-            look_first: false,
             atomic: false,
             sha256: String::new(),
         }
