@@ -17,8 +17,9 @@
 //! | 1 | [`process`] | child processes: started, read, stopped, cleaned up after | failpoints, domain |
 //! | 1 | [`artifacts`] | the files of agentrun's own | failpoints, domain, yaml |
 //! | 1 | [`report`] | views to text, pure | domain |
+//! | 2 | [`adapters`] | how something is done outside and asked about: one file per channel | process, domain |
 //! | 2 | [`agents`] | one file per agent: its command, its stream | domain, `process::spec` |
-//! | 3 | [`engine`] | the shell that acts | agents, process, store, git, artifacts, report, failpoints, domain |
+//! | 3 | [`engine`] | the shell that acts | adapters, agents, process, store, git, artifacts, report, failpoints, domain |
 //! | 4 | [`ops`] | one function per command | everything but the command line |
 //! | 5 | [`cli`] | arguments in, words out | ops, engine's observer, report, domain |
 //!
@@ -33,6 +34,7 @@
 //! | `.ai-runs/work/<run>/` | [`git`], the run's own children | [`git`] |
 //! | `refs/agentrun/<run>/`, `refs/heads/agentrun/<run>` | [`git`] | [`git`] |
 
+pub mod adapters;
 pub mod agents;
 pub mod artifacts;
 pub mod cli;

@@ -241,6 +241,15 @@ fn failpoints_are_named_in_one_file_that_a_release_does_not_have() {
 }
 
 #[test]
+fn one_place_opens_connections() {
+    let words = ["TcpStream", "UdpSocket", "hyper::", "rustls"];
+    report(
+        "connections are opened in src/adapters/http alone:",
+        &found(&words, &|path| path.starts_with("src/adapters/http/")),
+    );
+}
+
+#[test]
 fn one_place_starts_processes() {
     let may = |path: &str| STARTS_PROCESSES.iter().any(|(allowed, _)| *allowed == path);
     let words = ["Command::new", "fork(", "posix_spawn", "execve"];

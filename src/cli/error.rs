@@ -203,6 +203,9 @@ pub fn hint(code: Code) -> &'static str {
         Code::AuditBroken => "do not trust the record; see which events: agentrun audit verify",
         Code::StateTooNew => "use the newer agentrun that wrote it",
         Code::GitTamper => "look at the repository's .git/config and .git/hooks before you go on",
+        Code::SsrfBlocked => {
+            "see which address the contract names in policies/contracts; if a host of your own network is meant, it needs `inside: true`"
+        }
         Code::InsecureHome => "give the folder to yourself alone: chmod 700, or name another: AGENTRUN_HOME",
         Code::ArtifactChanged => "do not trust the file; the run's record: agentrun artifact list {run}",
         Code::Internal => "this is a bug of agentrun; please report it with the support code",

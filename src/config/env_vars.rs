@@ -41,11 +41,19 @@ table! {
     TERM, Caller, "`dumb`: no colors and no moving progress.";
     HOME, Caller, "Where an agent's login is looked for.";
     PATH, Caller, "Where programs are looked for.";
+    SSL_CERT_FILE, Caller, "The certificates that TLS trusts when a contract is carried out over HTTP, instead of those of this machine.";
     CODEX_HOME, Caller, "Codex's own folder, instead of `~/.codex`.";
     AGENTRUN_RUN_ID, Agentrun, "The run that a child belongs to; agentrun started with it knows that it is inside a run.";
     AGENTRUN_ATTEMPT, Agentrun, "The attempt's number, from 1.";
     AGENTRUN_STEP, Agentrun, "The step's key.";
     AGENTRUN_BUDGET, Agentrun, "For agents: the limits as they are at the start of the step, as `show --budget --json` tells them: limit, used, estimated, reserved, left.";
+    AGENTRUN_REQUEST, Agentrun, "For commands that act and that answer: the file with the request as JSON; gone when the command has ended.";
+    AGENTRUN_IDEMPOTENCY_KEY, Agentrun, "The same: the key under which this is the same for ever.";
+    AGENTRUN_OPERATION, Agentrun, "The same: the operation id.";
+    AGENTRUN_FENCE, Agentrun, "The same: the number of the right under which it is done; it grows.";
+    AGENTRUN_REFERENCE, Agentrun, "The same: the other side's name of it, once it is known.";
+    AGENTRUN_RELEASE, Agentrun, "The same, for deploy and rollback: the release.";
+    AGENTRUN_ENVIRONMENT, Agentrun, "The same, for deploy and rollback: the environment.";
     AGENTRUN_REQUEST_ID, Agentrun, "The request that the run was started or resumed by, for tracing.";
 }
 

@@ -1,7 +1,8 @@
-//! LAYER 1: what people write (policy, tasks, prompts, environment) becomes values of the domain, or an error that names
+//! LAYER 1: what people write (policy, contracts, tasks, prompts, environment) becomes values of the domain, or an error that names
 //! file, line and column. A file that exists and is broken is never replaced by a default (F90). Nothing here decides
 //! anything about a run, and files come through a [`Source`], so that a policy can also be read from a commit.
 
+pub mod contract;
 pub mod env_vars;
 pub mod policy;
 pub mod prompt;
@@ -12,6 +13,7 @@ mod check;
 mod error;
 mod fields;
 
+pub use contract::{load_contract, load_contracts};
 pub use error::ConfigError;
 pub use policy::{LoadedPolicy, load_policy};
 pub use prompt::load_prompt;

@@ -245,6 +245,7 @@ catalogue! {
     AuditBroken = "AUDIT_BROKEN", false, AfterFix, None, StateCorrupt, "the audit log was changed";
     StateTooNew = "STATE_TOO_NEW", false, AfterFix, None, StateTooNew, "the database was written by a newer agentrun";
     GitTamper = "GIT_TAMPER", false, AfterFix, None, SecurityStop, "the repository's git configuration or hooks were changed during the run";
+    SsrfBlocked = "SSRF_BLOCKED", false, AfterFix, None, SecurityStop, "an address of this machine or its network was to be called, and the contract does not allow it";
     InsecureHome = "INSECURE_HOME", false, AfterFix, None, SecurityStop, "the state folder belongs to somebody else or others can write to it";
     Internal = "INTERNAL", false, Never, None, Internal, "a bug of agentrun";
 }

@@ -277,7 +277,7 @@ fn is_invisible(c: char) -> bool {
     unseen || (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
-fn environment() -> Environment<'static> {
+pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
@@ -289,13 +289,13 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-fn broken(error: &minijinja::Error) -> TemplateError {
+pub(super) fn broken(error: &minijinja::Error) -> TemplateError {
     let detail = error.detail().map(|d| format!(": {d}")).unwrap_or_default();
     TemplateError::Broken { line: error.line().unwrap_or(1), message: format!("{}{detail}", error.kind()) }
 }
 
 /// Every name that can be written, with dots: `inputs.ticket`.
-fn names(sample: &impl Serialize) -> Vec<String> {
+pub(super) fn names(sample: &impl Serialize) -> Vec<String> {
     fn walk(at: &str, value: &serde_json::Value, out: &mut Vec<String>) {
         out.push(at.to_owned());
         for (key, value) in value.as_object().into_iter().flatten() {
@@ -311,7 +311,7 @@ fn names(sample: &impl Serialize) -> Vec<String> {
 }
 
 /// Refuses the first name that is used and not known.
-fn refuse_unknown(source: &str, known: &[String], used: HashSet<String>) -> Result<(), TemplateError> {
+pub(super) fn refuse_unknown(source: &str, known: &[String], used: HashSet<String>) -> Result<(), TemplateError> {
     let is_known = |name: &String| known.contains(name) || BUILT_IN.contains(&name.as_str());
     let mut unknown: Vec<_> = used.into_iter().filter(|name| !is_known(name)).collect();
     unknown.sort();

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::error::EngineError;
+use crate::domain::action::Contract;
 use crate::domain::failure::Code;
 use crate::domain::hash::context::{ContextFile, context_hash};
 use crate::domain::hash::encoding::Sha256Hash;
@@ -54,6 +55,8 @@ pub struct Given {
     pub policy: Policy,
     /// Its content's hash.
     pub policy_sha256: Sha256Hash,
+    /// The contracts by name, from where the policy was read.
+    pub contracts: BTreeMap<String, Contract>,
     /// The prompts by step.
     pub prompts: BTreeMap<StepKey, Prompt>,
     /// What the command line chose.
@@ -117,7 +120,7 @@ pub fn gather(repo: &Repo, given: Given) -> Result<Facts, EngineError> {
         notes,
         raised: crate::domain::budget::Budget::default(),
         chosen: given.chosen,
-        contracts: BTreeMap::new(),
+        contracts: given.contracts,
     };
     Ok(Facts { inputs, components })
 }

@@ -1,12 +1,14 @@
-//! What the user's files say: policy, task and prompts, read once, by the process that the person starts (contract §5).
+//! What the user's files say: policy, contracts, task and prompts, read once, by the process that the person starts (contract §5).
 
 use std::collections::BTreeMap;
 
 use super::error::OpsError;
 use super::place::Place;
 use crate::config::{
-    self, ConfigError, DiskSource, LoadedPolicy, Overrides, Source, TaskContext, env_vars, load_policy, load_prompt,
+    self, ConfigError, DiskSource, LoadedPolicy, Overrides, Source, TaskContext, env_vars, load_contracts, load_policy,
+    load_prompt,
 };
+use crate::domain::action::Contract;
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
 use crate::domain::record::{Chosen, RunInputs};
@@ -62,6 +64,8 @@ fn base_branch(place: &Place) -> Result<Option<String>, OpsError> {
 pub struct PolicyFound {
     /// The policy.
     pub loaded: LoadedPolicy,
+    /// The contracts beside it, by name.
+    pub contracts: BTreeMap<String, Contract>,
     /// The revision that it was read from; `None` is the checkout.
     pub rev: Option<String>,
 }
@@ -73,16 +77,18 @@ pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<PolicyFound, Op
         Some(rev) => Some(rev),
         None => base_branch(place)?,
     };
-    let loaded = match &rev {
-        Some(rev) => load_policy(&CommitSource { repo: &place.repo, commit: place.repo.resolve(rev)? })?,
-        None => load_policy(&DiskSource::new(place.repo.root()))?,
+    let source: Box<dyn Source + '_> = match &rev {
+        Some(rev) => Box::new(CommitSource { repo: &place.repo, commit: place.repo.resolve(rev)? }),
+        None => Box::new(DiskSource::new(place.repo.root())),
     };
-    Ok(PolicyFound { loaded, rev })
+    let loaded = load_policy(source.as_ref())?;
+    let contracts = load_contracts(source.as_ref())?;
+    Ok(PolicyFound { loaded, contracts, rev })
 }
 
 /// Reads task, policy and prompts.
 pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRule) -> Result<Given, OpsError> {
-    let PolicyFound { loaded, rev } = policy(place, choices.policy_ref.as_deref())?;
+    let PolicyFound { loaded, contracts, rev } = policy(place, choices.policy_ref.as_deref())?;
     let (spec, prompts) = task_of(place, task, &loaded, choices)?;
     let named = match task {
         TaskChoice::Named(name) => Some(name.clone()),
@@ -92,6 +98,7 @@ pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRu
         spec,
         policy: loaded.policy,
         policy_sha256: loaded.sha256,
+        contracts,
         prompts,
         chosen: Chosen { task: named, agent: choices.agent.clone(), policy_ref: rev },
         base: choices.base.clone(),
@@ -129,8 +136,11 @@ pub fn present(place: &Place, inputs: &RunInputs) -> Present {
         (Ok(found), Some(name)) => Some(task_of(place, &TaskChoice::Named(name), &found.loaded, &choices)),
         _ => None,
     };
-    let policy =
-        policy.map(|PolicyFound { loaded, rev }| PresentPolicy { policy: loaded.policy, sha256: loaded.sha256, rev });
+    let policy = policy.map(|PolicyFound { loaded, rev, .. }| PresentPolicy {
+        policy: loaded.policy,
+        sha256: loaded.sha256,
+        rev,
+    });
     Present { policy: policy.map_err(|e| e.to_string()), task: task.map(|task| task.map_err(|e| e.to_string())) }
 }
 

@@ -93,6 +93,8 @@ pub enum StartProblem {
     NotExecutable,
     /// The system has no process, file descriptor or memory left.
     Limit,
+    /// It was started, could not be listened to, and was killed at once: the one problem after which it may have done something.
+    Unwatched,
     /// Anything else.
     Other,
 }

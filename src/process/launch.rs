@@ -34,10 +34,10 @@ pub(super) fn launch(spec: &CommandSpec) -> Result<(Pid, OwnedFd, OwnedFd), (Sta
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let pipes = (child.stdout.take(), child.stderr.take());
     let (Ok(number), (Some(stdout), Some(stderr))) = (i32::try_from(child.id()), pipes) else {
-        return Err((StartProblem::Other, format!("{} has no pid or no pipes", spec.program.display())));
+        return Err((StartProblem::Unwatched, format!("{} has no pid or no pipes", spec.program.display())));
     };
     let Some(pid) = Pid::from_raw(number) else {
-        return Err((StartProblem::Other, format!("{} has no pid", spec.program.display())));
+        return Err((StartProblem::Unwatched, format!("{} has no pid", spec.program.display())));
     };
     Ok((pid, stdout.into(), stderr.into()))
 }

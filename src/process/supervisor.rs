@@ -219,7 +219,7 @@ fn start(spec: &CommandSpec) -> Result<(Pid, Captured, Captured), (StartProblem,
         (Ok(stdout), Ok(stderr)) => Ok((pid, (stdout, out), (stderr, err))),
         (Err(error), _) | (_, Err(error)) => {
             end_unread(pid);
-            Err((StartProblem::Limit, format!("cannot read from {}: {error}", spec.program.display())))
+            Err((StartProblem::Unwatched, format!("cannot read from {}: {error}", spec.program.display())))
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use agentrun::config::{ConfigError, Overrides, Source, TaskContext, load_policy, load_prompt, load_task};
+use agentrun::config::{
+    ConfigError, Overrides, Source, TaskContext, load_contract, load_policy, load_prompt, load_task,
+};
+use agentrun::domain::action::contract::{Automatic, Dedupe, Meaning};
+use agentrun::domain::action::wording::NAMES;
+use agentrun::domain::machine::Word as _;
 use agentrun::domain::policy::Policy;
 use agentrun::domain::template::PromptValues;
 
@@ -84,6 +89,32 @@ fn tasks_of_the_docs_are_read() {
         )
         .unwrap_or_else(|e| panic!("{}: {e}\n{}", block.page, block.text));
     }
+}
+
+#[test]
+fn contracts_of_the_docs_are_read() {
+    for block in of_kind("yaml contract") {
+        load_contract("policies/contracts/example.yml", block.text.as_bytes())
+            .unwrap_or_else(|e| panic!("{}: {e}\n{}", block.page, block.text));
+    }
+}
+
+/// Every key that a contract can have, every word and every name of a template stands on its page.
+#[test]
+fn the_page_of_contracts_names_every_word() {
+    let page = read("docs/reference/contract.md");
+    let keys = "version environment account dedupe key header lifetime automatic irreversible look_first atomic send http run method url \
+                headers secret_headers prefix env body form inside answers reference message query settle absent find list more equals \
+                contains state at words";
+    let words = Meaning::ALL.iter().map(|word| word.word()).chain(Dedupe::ALL.iter().map(|word| word.word()));
+    let words = words.chain(Automatic::ALL.iter().map(|word| word.word()));
+    let missing: Vec<_> = keys
+        .split_whitespace()
+        .chain(words)
+        .chain(NAMES.iter().copied())
+        .filter(|word| !page.contains(&format!("`{word}`")) && !page.contains(&format!("`{word}:")))
+        .collect();
+    assert!(missing.is_empty(), "docs/reference/contract.md does not name {missing:?}");
 }
 
 #[test]

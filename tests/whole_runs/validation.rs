@@ -324,6 +324,22 @@ fn contract_5_fr_d7_resume_reads_the_policy_from_the_revision_that_start_was_giv
 }
 
 #[test]
+fn r_a8_contracts_are_read_where_the_policy_is_read() {
+    let world = World::new();
+    world.command_task("t", "true");
+    let contract = "policies/contracts/shop.yml";
+    world.write(contract, "version: \"1\"\nsend: { run: ./effect.sh }\n");
+    world.git(&["add", "automation-policy.yml", contract]);
+    world.git(&["commit", "-qm", "policy"]);
+    world.write(contract, "version: \"1\"\nsend: { runs: ./effect.sh }\n");
+    let (exit, error) = world.json(&["start", "t"]);
+    assert_eq!((exit, &error["code"]), (10, &"CONFIG_INVALID".into()), "{error:#}");
+    assert!(error.to_string().contains("policies/contracts/shop.yml:2:9"), "{error:#}");
+    let (exit, run) = world.json(&["start", "t", "--policy-ref", "HEAD"]);
+    assert_eq!(exit, 0, "{run:#}");
+}
+
+#[test]
 fn r_s5_a_task_with_other_steps_is_not_taken_over_in_silence() {
     let world = failed();
     world.task("t", &format!("steps:\n{}", command_step("other", "true")));

@@ -29,7 +29,7 @@ pub enum Answer {
         code: Code,
         /// In words.
         message: String,
-        /// Whether the same may be sent again (the engine's retry layer decides when).
+        /// Whether the same may be sent again (the engine's retry layer decides when). It is what the catalogue says of the code.
         retryable: bool,
         /// How long the other side wants to be left alone.
         retry_after: Option<Millis>,

@@ -42,6 +42,16 @@ words! {
 }
 
 words! {
+    /// How a body is written.
+    pub enum Encoding {
+        /// As JSON.
+        Json = "json",
+        /// As a form: one level of names and texts.
+        Form = "form",
+    }
+}
+
+words! {
     /// What a status code of the other side proves.
     pub enum Meaning {
         /// It has happened.
@@ -92,7 +102,10 @@ pub struct HttpCall {
     pub secret_headers: BTreeMap<String, SecretValue>,
     /// The body, as JSON whose texts are templates; `None` sends none.
     pub body: Option<serde_json::Value>,
-    /// Addresses that would be refused (loopback, private) are meant: names this host alone (F96).
+    /// How the body is written.
+    pub encoding: Encoding,
+    /// True when the host of `url` is meant to have a loopback or private address (F96). Link-local addresses, and with them
+    /// the metadata services of clouds, are refused all the same.
     pub inside: bool,
 }
 
@@ -114,6 +127,9 @@ pub struct Query {
     pub settle: Millis,
     /// For HTTP: where in the answer the list of matches stands, and by which fields one of them is ours.
     pub find: Option<Find>,
+    /// For HTTP: statuses that say that it is not there. Without them even a 404 says nothing: some answer it to whoever may
+    /// not look.
+    pub absent: Vec<u16>,
 }
 
 /// How one of several objects in an answer is told to be ours. Paths are JSON pointers.
@@ -121,6 +137,9 @@ pub struct Query {
 pub struct Find {
     /// The list; empty is the answer itself, as one object.
     pub list: String,
+    /// Where the answer says with `true` that the list goes on elsewhere: then finding nothing means nothing. A `Link` header
+    /// with `rel="next"` says the same.
+    pub more: Option<String>,
     /// Pointer in an object → template that it must equal.
     pub equals: BTreeMap<String, String>,
     /// Pointer in an object → template that it must contain.
@@ -160,7 +179,9 @@ pub struct Contract {
     pub answers: BTreeMap<u16, Meaning>,
     /// Where in a good answer the other side's name of the effect stands: a JSON pointer.
     pub reference: Option<String>,
-    /// True when a command that was killed has done nothing or all of it.
+    /// Where in an answer that is not good the reason stands, in words: a JSON pointer. Without it only the status is told.
+    pub explanation: Option<String>,
+    /// True when a command has its effect only by ending with 0: one that was killed has done nothing (F65).
     pub atomic: bool,
     /// SHA-256 of the file; part of what is approved.
     pub sha256: String,
@@ -184,13 +205,15 @@ impl Contract {
             look_first: false,
             answers: BTreeMap::new(),
             reference: None,
+            explanation: None,
             atomic: false,
             sha256: String::new(),
         }
     }
 
     /// What an HTTP status proves: the contract's word, else the most careful reading (R-A8): 2xx done (202 accepted), 429 too
-    /// many, other 4xx refused, everything else unknown. (502 and 503 pass, which says when to try again and not that nothing
+    /// many, other 4xx refused, everything else unknown: also 408 and 409, which may speak of an earlier send of the same, and
+    /// 3xx, which is how some say "done, look there". (502 and 503 pass, which says when to try again and not that nothing
     /// happened.)
     pub fn meaning(&self, status: u16) -> Meaning {
         if let Some(meaning) = self.answers.get(&status) {
@@ -199,6 +222,7 @@ impl Contract {
         match status {
             202 => Meaning::InProgress,
             200..=299 => Meaning::Succeeded,
+            408 | 409 => Meaning::Unknown,
             429 => Meaning::RateLimit,
             400..=499 => Meaning::Refused,
             _ => Meaning::Unknown,

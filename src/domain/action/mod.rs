@@ -3,6 +3,7 @@
 //! - `request` is what somebody wants, in its normal form, with the key that is made from its business meaning
 //! - `contract` is what the other side guarantees; `answer` is what it said
 //! - `state` holds the tables; `record` is what stands in the database
+//! - `wording` puts a request into the words of a contract
 //! - `approval` binds a person's agreement to exactly one request
 
 pub mod answer;
@@ -11,6 +12,7 @@ pub mod contract;
 pub mod record;
 pub mod request;
 pub mod state;
+pub mod wording;
 
 pub use answer::{Answer, Reading};
 pub use contract::Contract;

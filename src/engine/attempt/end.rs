@@ -281,7 +281,7 @@ fn own_end(status: &Status) -> ProcessEnd {
 /// A machine that is out of processes is no missing program.
 fn start_failure(failure: Failure, status: &Status) -> Failure {
     match status {
-        Status::FailedToStart { problem: StartProblem::Limit, message } => {
+        Status::FailedToStart { problem: StartProblem::Limit | StartProblem::Unwatched, message } => {
             Failure::new(Code::EnvLimit, message.clone())
         }
         _ => failure,
