@@ -12,7 +12,7 @@ use agentrun::domain::failure::Code;
 use agentrun::domain::outcome::ProcessEnd;
 use agentrun::domain::policy::AgentRules;
 use agentrun::domain::quantity::Millis;
-use agentrun::domain::task::{AgentSpec, Protocol};
+use agentrun::domain::task::{AgentSpec, CommandLine, Protocol};
 use agentrun::process::spec::{PoliteSignal, Stdin};
 use proptest::prelude::*;
 
@@ -76,7 +76,12 @@ fn every_line_of_the_contract_is_understood() {
     let expected = [
         AgentEvent::Session { id: "abc".into(), model: Some("m1".into()) },
         AgentEvent::Message { text: "I will look around first.".into() },
-        AgentEvent::ToolCall { id: "7/t1".into(), name: "shell".into(), summary: "ls".into() },
+        AgentEvent::ToolCall {
+            id: "7/t1".into(),
+            name: "shell".into(),
+            summary: "ls".into(),
+            command: Some(CommandLine::Shell("ls".into())),
+        },
         AgentEvent::ToolResult { id: "7/t1".into(), ok: Some(true) },
         AgentEvent::Usage(metered),
         AgentEvent::Result { text: "Done.".into() },

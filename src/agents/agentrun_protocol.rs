@@ -22,7 +22,7 @@ use crate::domain::failure::{Code, Failure};
 use crate::domain::machine::Word as _;
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
-use crate::domain::task::Protocol;
+use crate::domain::task::{CommandLine, Protocol};
 use crate::process::spec::{PoliteSignal, Stdin};
 
 /// A dollar figure above this is no measurement.
@@ -166,13 +166,17 @@ impl ProtocolReader {
         let id = value["id"].as_str().map_or_else(|| format!("call-{}", self.calls), |id| clip(id, 256));
         let id = self.of_this_execution(&id);
         let input = &value["input"];
-        let summary = match input["command"].as_str().or(input.as_str()) {
+        let command = input["command"].as_str().or(input.as_str());
+        let summary = match command {
             Some(command) => one_line(command, 200),
             None if input.is_null() => String::new(),
             None => one_line(&format!("{} {input}", value["name"].as_str().unwrap_or("tool")), 200),
         };
         self.tools.begin(&id);
-        AgentEvent::ToolCall { id, name: one_line(value["name"].as_str().unwrap_or("tool"), 100), summary }
+        // A bare text is for people, unless the tool's name says that it is run.
+        let is_run = input["command"].is_string() || matches!(value["name"].as_str(), Some("shell" | "bash" | "sh"));
+        let command = command.filter(|_| is_run).map(|line| CommandLine::Shell(line.to_owned()));
+        AgentEvent::ToolCall { id, name: one_line(value["name"].as_str().unwrap_or("tool"), 100), summary, command }
     }
 
     fn usage(&mut self, value: &Value) -> Vec<AgentEvent> {

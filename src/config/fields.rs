@@ -169,8 +169,8 @@ impl<'de> Deserialize<'de> for TextOrList {
     }
 }
 
-/// The conditions of a rule: each has one value or several. What they are comes from the tree, which keeps the texts; this
-/// checks their shape.
+/// The conditions of a rule. What they are comes from the tree, which keeps the texts and the places; here is only said that
+/// they are a map.
 #[derive(Debug, Default)]
 pub(super) struct Conditions;
 
@@ -197,46 +197,6 @@ struct Condition;
 
 impl<'de> Deserialize<'de> for Condition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Shape;
-        impl<'de> Visitor<'de> for Shape {
-            type Value = Condition;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value or a list of values")
-            }
-
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Condition, E> {
-                Ok(Condition)
-            }
-
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Condition, E> {
-                Ok(Condition)
-            }
-
-            fn visit_i64<E: Error>(self, _: i64) -> Result<Condition, E> {
-                Ok(Condition)
-            }
-
-            fn visit_f64<E: Error>(self, _: f64) -> Result<Condition, E> {
-                Ok(Condition)
-            }
-
-            fn visit_str<E: Error>(self, _: &str) -> Result<Condition, E> {
-                Ok(Condition)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Condition, A::Error> {
-                let mut count = 0;
-                while items.next_element::<String>()?.is_some() {
-                    count += 1;
-                }
-                if count == 0 {
-                    Err(A::Error::custom("a condition without a value never holds"))
-                } else {
-                    Ok(Condition)
-                }
-            }
-        }
-        deserializer.deserialize_any(Shape)
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Certainty;
 use super::failure::Failure;
+use super::task::CommandLine;
 
 /// One thing that an agent did or said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub enum AgentEvent {
         name: String,
         /// A short rendering of what it does, for people.
         summary: String,
+        /// The whole command line, where the tool runs one: what rules are asked about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<CommandLine>,
     },
     /// A tool came back.
     ToolResult {

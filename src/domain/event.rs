@@ -80,6 +80,8 @@ words! {
         KeyBound = "key.bound",
         /// An idempotency key came again with another request.
         KeyConflicted = "key.conflicted",
+        /// A rule of the policy kept a command from being started.
+        PolicyDenied = "policy.denied",
         /// Something is worth a look and changes nothing.
         WarningRaised = "warning.raised",
         /// A run that had to wait for others, or for a provider, goes on.

@@ -16,6 +16,7 @@ mod ledger;
 mod main_job;
 mod many_runs;
 mod outcome;
+mod policy;
 mod processes;
 mod providers;
 mod start_again;

@@ -117,7 +117,11 @@ impl Log {
         story.last_at = story.last_at.max(record.at);
         match record.fact {
             Fact::Usage(reply) => self.usage(&reply, age, story),
-            Fact::Call { call, name, summary, over } => self.call(call, (name, summary), over, age, story),
+            Fact::Call { call, name, summary, command, over } => {
+                let id = self.nth(call.clone());
+                let begun = AgentEvent::ToolCall { id, name, summary, command };
+                self.call(call, begun, over, age, story);
+            }
             Fact::Output { call, text } => self.output(&call, &text, age, story),
             Fact::Done { call, ok } => self.done(&call, ok, age, story),
             Fact::Reset(at) => story.reset = at.or(story.reset),
@@ -158,14 +162,15 @@ impl Log {
         }
     }
 
-    fn call(&mut self, call: String, (tool, summary): (String, String), over: bool, age: Age, story: &mut Story) {
-        let name = self.nth(call.clone());
+    fn call(&mut self, call: String, begun: AgentEvent, over: bool, age: Age, story: &mut Story) {
+        let AgentEvent::ToolCall { id: name, name: tool, .. } = &begun else { return };
+        let (name, tool) = (name.clone(), tool.clone());
         // A sub-agent's file can begin with a copy of its parent's.
         if age == Age::Old || !story.tells_tools || !story.told.insert(name.clone()) {
             return;
         }
         story.tools.begin(&name);
-        story.events.push(AgentEvent::ToolCall { id: name.clone(), name: tool.clone(), summary });
+        story.events.push(begun);
         if over {
             story.tools.end(&name, Some(true));
             story.events.push(AgentEvent::ToolResult { id: name, ok: Some(true) });

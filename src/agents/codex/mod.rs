@@ -142,10 +142,10 @@ impl CodexReader {
         }
         if self.tools_from == ToolSource::Stdout {
             let tools = &mut self.files.story.tools;
-            let Tool { id, name, summary, ok } = tool;
+            let Tool { id, name, summary, command, ok } = tool;
             if !ended || !tools.is_open(&id) {
                 tools.begin(&id);
-                events.push(AgentEvent::ToolCall { id: id.clone(), name, summary });
+                events.push(AgentEvent::ToolCall { id: id.clone(), name, summary, command });
             }
             if ended {
                 tools.end(&id, ok);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn call(id: &str) -> Fact {
-        Fact::Call { call: id.into(), name: "shell".into(), summary: String::new(), over: false }
+        Fact::Call { call: id.into(), name: "shell".into(), summary: String::new(), command: None, over: false }
     }
 
     fn output(id: &str, text: &str) -> Fact {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::super::wording::one_line;
 use super::stream::text;
+use crate::domain::task::CommandLine;
 
 /// A line with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +42,8 @@ pub(crate) enum Fact {
         name: String,
         /// For people.
         summary: String,
+        /// The command line, where it runs one.
+        command: Option<CommandLine>,
         /// Calls of the model's own service are over when they are written down.
         over: bool,
     },
@@ -129,15 +132,17 @@ fn item(payload: &Value) -> Fact {
                 "" => text(payload, "name").to_owned(),
                 space => format!("{space}.{}", text(payload, "name")),
             };
-            Fact::Call { call, name, summary: summary(payload), over: false }
+            let command = command(&name, payload);
+            Fact::Call { call, name, summary: summary(payload), command, over: false }
         }
         "local_shell_call" => {
             let summary = words(&payload["action"]["command"]);
-            Fact::Call { call, name: "local_shell".to_owned(), summary, over: false }
+            let command = command_line(&payload["action"]["command"]);
+            Fact::Call { call, name: "local_shell".to_owned(), summary, command, over: false }
         }
         "web_search_call" => {
             let summary = one_line(text(&payload["action"], "query"), 200);
-            Fact::Call { call, name: "web_search".to_owned(), summary, over: true }
+            Fact::Call { call, name: "web_search".to_owned(), summary, command: None, over: true }
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             Fact::Output { call, text: output(&payload["output"]) }
@@ -148,15 +153,41 @@ fn item(payload: &Value) -> Fact {
 
 /// What a call does, for people: the command where there is one, else the arguments as they are.
 fn summary(payload: &Value) -> String {
-    let raw = match text(payload, "arguments") {
-        "" => text(payload, "input"),
-        arguments => arguments,
-    };
+    let raw = raw(payload);
     let Ok(arguments) = serde_json::from_str::<Value>(raw) else { return one_line(raw, 200) };
     match (&arguments["cmd"], &arguments["command"]) {
         (Value::String(command), _) | (_, Value::String(command)) => one_line(command, 200),
         (_, list @ Value::Array(_)) => words(list),
         _ => one_line(raw, 200),
+    }
+}
+
+fn raw(payload: &Value) -> &str {
+    match text(payload, "arguments") {
+        "" => text(payload, "input"),
+        arguments => arguments,
+    }
+}
+
+/// The command line that a call runs, if it runs one.
+fn command(tool: &str, payload: &Value) -> Option<CommandLine> {
+    let raw = raw(payload);
+    match serde_json::from_str::<Value>(raw) {
+        Ok(arguments) => command_line(&arguments["cmd"]).or_else(|| command_line(&arguments["command"])),
+        // A script of the agent's own tools is JavaScript; a patch is data.
+        Err(_) if tool == "exec" => Some(CommandLine::List(vec!["node".into(), "-e".into(), raw.to_owned()])),
+        Err(_) => None,
+    }
+}
+
+fn command_line(value: &Value) -> Option<CommandLine> {
+    match value {
+        Value::String(line) => Some(CommandLine::Shell(line.clone())),
+        Value::Array(list) => {
+            let words = list.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+            words.map(CommandLine::List)
+        }
+        _ => None,
     }
 }
 

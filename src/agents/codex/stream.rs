@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::super::wording::one_line;
+use crate::domain::task::CommandLine;
 
 /// What a line says.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,8 @@ pub(crate) struct Tool {
     pub name: String,
     /// For people.
     pub summary: String,
+    /// The command line, where it runs one.
+    pub command: Option<CommandLine>,
     /// Whether it worked, where it says so.
     pub ok: Option<bool>,
 }
@@ -95,7 +98,8 @@ fn tool(item: &Value) -> Tool {
         (None, "failed" | "declined") => Some(false),
         _ => None,
     };
-    Tool { id: text(item, "id").to_owned(), name, summary: one_line(&summary, 200), ok }
+    let command = (name == "command_execution").then(|| CommandLine::Shell(summary.clone()));
+    Tool { id: text(item, "id").to_owned(), name, summary: one_line(&summary, 200), command, ok }
 }
 
 fn totals(usage: &Value) -> Totals {

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::check::{join, refused, refused_key};
 use super::super::error::ConfigError;
+use super::super::fields::unknown_word;
 use super::raw::{RawApproval, RawRule};
+use crate::domain::policy::command::{ATTRIBUTES, SWITCHES};
+use crate::domain::policy::condition::{COMPARISONS, Condition};
 use crate::domain::policy::{ApprovalTerms, Person, Rule, Verdict};
-use crate::yaml::{Document, Node, Seg, nearest};
+use crate::yaml::{Document, Entry, Node, Position, Seg, nearest};
 
 pub(super) fn rules(
     doc: &Document,
@@ -43,7 +46,11 @@ fn one(
     check_action(&action).map_err(|message| refused(doc, &join(at, verdict.to_string().as_str()), message))?;
     let approval = raw.approval.map(|terms| approval(doc, at, verdict, terms, people)).transpose()?;
     let conditions = doc.find(&join(at, "when")).into_iter().flat_map(Node::entries);
-    let when = conditions.map(|e| (e.key.clone(), e.value.canonical().to_string())).collect();
+    let mut when = BTreeMap::new();
+    for entry in conditions {
+        check_condition(doc, &action, entry)?;
+        when.insert(entry.key.clone(), entry.value.canonical().to_string());
+    }
     Ok(Rule { id: raw.id, verdict, action, when, approval })
 }
 
@@ -52,6 +59,35 @@ fn check_action(action: &str) -> Result<(), String> {
     let part = |p: &str| !p.is_empty() && p.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     let good = action == "*" || action.split('.').all(part);
     if good { Ok(()) } else { Err(format!("`{action}` is no action: write one such as `deploy` or `git.push`")) }
+}
+
+/// A condition that could never be read would be silently false, or silently true: it is refused here, at its place.
+fn check_condition(doc: &Document, action: &str, entry: &Entry) -> Result<(), ConfigError> {
+    let refuse = |at: &Position, message: String| Err(doc.error(at.clone(), message).into());
+    let attributes = ATTRIBUTES.iter().find(|(name, _)| *name == action).map(|(_, attributes)| *attributes);
+    if let Some(known) = attributes.filter(|known| !known.contains(&entry.key.as_str())) {
+        let message = format!("{action} has no such attribute: {}", unknown_word(&entry.key, known.iter().copied()));
+        return refuse(&entry.position, message);
+    }
+    for bound in entry.value.entries() {
+        if !COMPARISONS.contains(&bound.key.as_str()) {
+            let message = format!("no such comparison: {}", unknown_word(&bound.key, COMPARISONS.iter().copied()));
+            return refuse(&bound.position, message);
+        }
+    }
+    let condition = match Condition::of(&entry.value.canonical()) {
+        Ok(condition) => condition,
+        Err(message) => return refuse(&entry.value.position, message),
+    };
+    let is_truth_value = attributes.is_some() && SWITCHES.contains(&entry.key.as_str());
+    let is_switch = |condition: &Condition| match condition {
+        Condition::OneOf(texts) => texts.iter().all(|text| text == "true" || text == "false"),
+        Condition::Between { .. } => false,
+    };
+    if is_truth_value && !is_switch(&condition) {
+        return refuse(&entry.value.position, format!("`{}` of {action} is true or false", entry.key));
+    }
+    Ok(())
 }
 
 fn approval(

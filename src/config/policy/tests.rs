@@ -226,7 +226,6 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
             "version: v1\nrules:\n- { id: a, deny: x }\n- { id: a, allow: x }\n",
             "4:9: rule `a` exists already (automation-policy.yml:3:9)",
         ),
-        ("version: v1\nrules: [{ id: a, deny: x, when: { b: { c: d } } }]\n", "expected a value or a list of values"),
         ("version: v1\nrules: [{ id: a, deny: x, when: { b: [] } }]\n", "a condition without a value never holds"),
         (
             "version: v1\nrules: [{ id: a, deny: x, approval: { expires: 5m } }]\n",
@@ -249,6 +248,47 @@ fn errors_name_the_place_the_thing_and_what_was_meant() {
             "{text}\nfound    {shown}\nexpected {expected}"
         );
         assert!(error.excerpt().is_some(), "{shown}");
+    }
+}
+
+#[test]
+fn r_p2_a_condition_that_can_never_be_read_is_refused_at_its_place() {
+    let rows = [
+        (
+            "version: v1\nrules: [{ id: a, deny: x, when: { b: { c: d } } }]\n",
+            "2:40: no such comparison: `c` is not known",
+        ),
+        (
+            "version: v1\nrules: [{ id: a, deny: x, when: { b: { ovr: 5 } } }]\n",
+            "2:40: no such comparison: `ovr` is not known; did you mean `over`?",
+        ),
+        (
+            "version: v1\nrules: [{ id: a, deny: x, when: { b: { over: much } } }]\n",
+            "2:38: `much` is no number such as 100 or 99.50",
+        ),
+        (
+            "version: v1\nrules: [{ id: a, deny: x, when: { b: { over: 5, at_most: 5 } } }]\n",
+            "2:38: no number is between these: it never holds",
+        ),
+        ("version: v1\nrules: [{ id: a, deny: x, when: { b: '' } }]\n", "2:38: an empty text is no condition"),
+        (
+            "version: v1\nrules: [{ id: a, deny: git.push, when: { forse: true } }]\n",
+            "2:42: git.push has no such attribute: `forse` is not known; did you mean `force`?",
+        ),
+        (
+            "version: v1\nrules: [{ id: a, deny: git.push, when: { force: yes } }]\n",
+            "2:49: `force` of git.push is true or false",
+        ),
+    ];
+    for (text, expected) in rows {
+        let shown = load(text).unwrap_err().to_string();
+        assert!(shown.contains(expected), "{text}\nfound    {shown}\nexpected {expected}");
+    }
+    for good in ["{ over: 100 }", "{ over: 1, at_most: 99.50 }", "'release/*'", "[ a, b ]", "100", "true"] {
+        assert!(
+            load(&format!("version: v1\nrules: [{{ id: a, deny: x, when: {{ b: {good} }} }}]\n")).is_ok(),
+            "{good}"
+        );
     }
 }
 

@@ -1,7 +1,10 @@
 //! The policy of a repository: limits, clocks, agents and rules (R-P1, R-P4), with the defaults that hold without a file.
 
+pub mod command;
 pub mod compat;
+pub mod condition;
 pub mod decide;
+pub mod kinds;
 pub mod sections;
 
 use std::collections::BTreeMap;
@@ -18,6 +21,9 @@ pub use sections::{
     ActionClocks, ActionRules, ActionType, ApprovalTerms, BreakerRules, Capacity, Ceiling, Keep, Person, Right,
     SendLimit,
 };
+
+/// The version of the policy that holds without a file. No file may have it.
+pub const BUILT_IN: &str = "built-in";
 
 /// A policy with every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,7 +175,7 @@ words! {
     }
 }
 
-/// One rule over actions. Nothing here acts yet that a rule could allow: without a rule an action is refused.
+/// One rule over actions; see [`decide`] for what holds without one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Names it in explanations.
@@ -178,7 +184,7 @@ pub struct Rule {
     pub verdict: Verdict,
     /// The action type.
     pub action: String,
-    /// Conditions by attribute, as canonical JSON: a text, true or false, or a list of which one must fit.
+    /// Conditions by attribute, as canonical JSON; see [`condition::Condition`].
     pub when: BTreeMap<String, String>,
     /// For `approve`: by whom, and for how long.
     pub approval: Option<ApprovalTerms>,
@@ -263,7 +269,7 @@ impl Default for Policy {
         let task = Limits { time: Some(Millis::mins(30)), attempts: Some(3), ..Limits::default() };
         let agents = [("codex", Protocol::Codex), ("replay", Protocol::Replay)];
         Self {
-            version: "built-in".to_owned(),
+            version: BUILT_IN.to_owned(),
             budgets: Budget { attempt: Limits::default(), task },
             warn_permille: warn_permille(),
             timeouts: Timeouts::default(),

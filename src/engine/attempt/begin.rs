@@ -2,15 +2,16 @@
 
 use super::{Active, ActiveAgent, Attempt, Cause};
 use crate::domain::budget::LimitKind;
-use crate::domain::change::ExecutionEnd;
+use crate::domain::change::{Change, ExecutionEnd};
 use crate::domain::event::EventKind;
-use crate::domain::failure::Code;
+use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::quantity::Millis;
 use crate::domain::task::{StepBody, StepKind, StepSpec};
 use crate::engine::error::EngineError;
 use crate::engine::host::{Message, now};
 use crate::engine::steps::agent::{self, AgentCall, Call};
+use crate::engine::steps::gate;
 use crate::engine::steps::{Execution, command};
 use crate::engine::workspace::before_pin;
 use crate::process::ChildId;
@@ -23,9 +24,10 @@ impl Attempt<'_> {
         *nth += 1;
         let number = self.held.step(&step.key).map_or(1, |s| s.runs);
         let execution = Execution { step: step.key.clone(), attempt: self.held.hold.attempt, nth: *nth, number };
-        let built = match step.kind() {
-            StepKind::Agent => self.build_agent(&step, &execution),
-            _ => self.build_command(&step, &execution).map(|spec| (spec, None)),
+        let built = match (step.kind(), self.denied(&step)?) {
+            (_, Some(failure)) => Err(EngineError::Failed(failure)),
+            (StepKind::Agent, None) => self.build_agent(&step, &execution),
+            (_, None) => self.build_command(&step, &execution).map(|spec| (spec, None)),
         };
         match built {
             Ok((spec, agent)) => {
@@ -40,6 +42,20 @@ impl Attempt<'_> {
                 self.fail(&step, ExecutionEnd { end, result: None, active: Millis(0) }, failure)
             }
         }
+    }
+
+    /// Why the policy does not let a command start. Its event is committed together with the end of the step.
+    fn denied(&mut self, step: &StepSpec) -> Result<Option<Failure>, EngineError> {
+        let around = (&self.command_vars, self.copy.workspace.dir());
+        let Some(objection) = gate::against_step(&self.held.inputs.policy, step, around) else { return Ok(None) };
+        let failure = objection.failure();
+        self.held.stage(Change::Note {
+            kind: EventKind::PolicyDenied,
+            step: Some(step.key.clone()),
+            reason: failure.message.clone(),
+            body: objection.body,
+        })?;
+        Ok(Some(failure))
     }
 
     fn spawn(&mut self, step: StepSpec, spec: CommandSpec, agent: Option<ActiveAgent>) {

@@ -6,10 +6,12 @@ use crate::domain::change::Change;
 use crate::domain::event::EventKind;
 use crate::domain::ids::StepKey;
 use crate::domain::quantity::Millis;
+use crate::domain::task::CommandLine;
 use crate::engine::error::EngineError;
 use crate::engine::host::now;
 use crate::engine::observer::Notice;
 use crate::engine::steps::agent::AtWork;
+use crate::engine::steps::gate;
 use crate::process::ChildEvent;
 
 impl Attempt<'_> {
@@ -86,7 +88,12 @@ impl Attempt<'_> {
     fn tell_event(&mut self, key: &StepKey, event: &AgentEvent) -> Result<(), EngineError> {
         match event {
             AgentEvent::Message { text } => self.observer.notice(&Notice::Said { step: key, text }),
-            AgentEvent::ToolCall { summary, .. } => self.observer.notice(&Notice::Tool { step: key, summary }),
+            AgentEvent::ToolCall { summary, command, .. } => {
+                self.observer.notice(&Notice::Tool { step: key, summary });
+                if let Some(line) = command {
+                    self.judge_seen(key, line)?;
+                }
+            }
             AgentEvent::Warning { text } => self.warn(key, text)?,
             AgentEvent::Session { .. }
             | AgentEvent::ToolResult { .. }
@@ -94,6 +101,23 @@ impl Attempt<'_> {
             | AgentEvent::Error(_)
             | AgentEvent::Result { .. } => {}
         }
+        Ok(())
+    }
+
+    /// An agent runs a command that a rule denies: it cannot be held back here, for it holds its own tools, but it does not
+    /// stay unsaid (R-P3). What keeps it from its aim are the rights that it does not have.
+    fn judge_seen(&mut self, key: &StepKey, line: &CommandLine) -> Result<(), EngineError> {
+        let around = (&gate::texts(&self.command_vars), self.copy.workspace.dir());
+        let Some(objection) = gate::against(&self.held.inputs.policy, line, around) else { return Ok(()) };
+        let text = format!("{}: the agent tried it", objection.why);
+        self.held.stage(Change::Note {
+            kind: EventKind::WarningRaised,
+            step: Some(key.clone()),
+            reason: text.clone(),
+            body: objection.body,
+        })?;
+        self.held.commit()?;
+        self.observer.notice(&Notice::Warning { text: &text });
         Ok(())
     }
 

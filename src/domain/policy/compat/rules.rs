@@ -3,6 +3,7 @@
 //! only where it allows. A run has done no action that a rule could forbid afterwards: those come with the action steps.
 
 use super::{Effect, Found, are_among};
+use crate::domain::policy::condition::is_glob;
 use crate::domain::policy::{Rule, Verdict};
 
 pub(super) fn compare(found: &mut Found, old: &[Rule], new: &[Rule]) {
@@ -84,7 +85,8 @@ fn allows_as_much(rule: &Rule, than: &Rule) -> bool {
 
 /// Whether both ask about one and the same action in some case: no condition tells them apart for certain.
 fn is_beside(rule: &Rule, other: &Rule) -> bool {
-    let is_one_value = |value: &str| !value.starts_with('[');
+    // A list, a comparison or a glob may fit what another one fits, too.
+    let is_one_value = |value: &str| !value.starts_with(['[', '{']) && !is_glob(value);
     let excludes = |(name, value): (&String, &String)| {
         other.when.get(name).is_some_and(|theirs| theirs != value && is_one_value(theirs) && is_one_value(value))
     };
