@@ -218,6 +218,12 @@ catalogue! {
     PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
     PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";
 
+    // Side effects.
+    ApprovalExpired = "APPROVAL_EXPIRED", false, AfterApproval, None, NeedsApproval, "the time of the approval is over: it must be asked for again";
+    ApprovalMismatch = "APPROVAL_MISMATCH", false, AfterApproval, None, Conflict, "the approval is for something else than what would be done now";
+    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the provider no longer remembers the key: sent again, it could happen twice";
+    AlreadyDeployed = "ALREADY_DEPLOYED", false, Now, None, Ok, "the release is in this environment already";
+
     // What the user gave and where it runs.
     Usage = "USAGE", false, AfterFix, None, Usage, "the command line is wrong";
     ConfigInvalid = "CONFIG_INVALID", false, AfterFix, None, ConfigInvalid, "a task, policy or prompt file was refused";
@@ -291,8 +297,9 @@ mod tests {
 
     #[test]
     fn only_an_unknown_outcome_admits_an_effect() {
+        let unknown = [Code::OutcomeUnknown, Code::KeyRetentionPassed];
         for code in Code::ALL {
-            assert_eq!(code.entry().effect != Effect::None, *code == Code::OutcomeUnknown, "{code}");
+            assert_eq!(code.entry().effect != Effect::None, unknown.contains(code), "{code}");
         }
     }
 

@@ -13,7 +13,7 @@
 //! - [`last_word`]: what is still done when the record itself fails
 //! - [`guard`]: the user's git folder over the run's life
 //! - [`orphans`] and [`recover`]: what an earlier holder left; [`validate`]: whether going on is safe
-//! - [`heartbeat`]: the lease; [`kept`]: artifacts; [`closing`]: reports and the manifest
+//! - [`heartbeat`]: the lease; [`token`]: the secret of an attempt; [`kept`]: artifacts; [`closing`]: reports and the manifest
 
 pub mod attempt;
 pub mod clocks;
@@ -34,6 +34,7 @@ pub mod recover;
 pub mod rest;
 pub mod run;
 pub mod steps;
+pub mod token;
 pub mod turn;
 pub mod validate;
 pub mod workspace;

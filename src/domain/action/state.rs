@@ -61,6 +61,8 @@ words! {
         ProveProgress = "prove_progress",
         /// Asking found, with all the evidence that the contract asks for, that it is not there.
         ProveAbsence = "prove_absence",
+        /// It is sent again while nobody knows what became of the first send: the other side knows the key.
+        Resend = "resend",
         /// A correction is wanted.
         Compensate = "compensate",
         /// The correction is done.
@@ -104,6 +106,13 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             event: E::ProveAbsence,
             to: S::Ready,
             needs: Some("two agreeing answers after the settle time, or a person"),
+        },
+        // Not by way of READY: what may have happened is never taken for something that was not sent.
+        Row {
+            from: &[S::OutcomeUnknown],
+            event: E::Resend,
+            to: S::Started,
+            needs: Some("as start; and the contract allows it, and the key has not lapsed"),
         },
         Row { from: &[S::Succeeded, S::OutcomeUnknown], event: E::Compensate, to: S::Compensating, needs: None },
         Row { from: &[S::Compensating], event: E::FinishCompensation, to: S::Compensated, needs: None },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::machine::Word as _;
 use crate::domain::quantity::Millis;
 use crate::words;
 
@@ -84,6 +85,19 @@ pub struct SendLimit {
     pub max: u64,
     /// In how long.
     pub per: Millis,
+}
+
+impl SendLimit {
+    /// What holds where the policy says nothing (R-A15).
+    pub const UNSET: Self = Self { max: 3, per: Millis::mins(5) };
+}
+
+impl super::Policy {
+    /// How many actions of a type may be sent to one target, and in how long.
+    pub fn send_limit(&self, kind: ActionType) -> SendLimit {
+        let own = self.send_budget.get(kind.word());
+        own.or_else(|| self.send_budget.get("default")).copied().unwrap_or(SendLimit::UNSET)
+    }
 }
 
 words! {

@@ -105,7 +105,15 @@ fn process() -> Identity {
 
 fn claim(event: RunEvent, expected_fence: u64) -> Claim {
     let opened_by = if event == RunEvent::TakeOver { OpenedBy::Takeover } else { OpenedBy::Resume };
-    Claim { event, opened_by, holder: process(), lease_until: BootMs(60_000), expected_fence, attempts: None }
+    Claim {
+        event,
+        opened_by,
+        holder: process(),
+        lease_until: BootMs(60_000),
+        expected_fence,
+        attempts: None,
+        token: None,
+    }
 }
 
 fn key(text: &str) -> StepKey {
@@ -195,7 +203,7 @@ fn new_run(task: &str, marker: &str) -> NewRun {
         fresh: false,
         support_code: SupportCode::from_bits(7),
         key: None,
-        claim: Some(Holder { process: process(), lease_until: BootMs(60_000) }),
+        claim: Some(Holder { process: process(), lease_until: BootMs(60_000), token: None }),
     }
 }
 
