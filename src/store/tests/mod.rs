@@ -1,17 +1,23 @@
 //! The store's contract suite, against real files. Names begin with the id of the promise or fault that they show.
 
+mod agreements;
 mod claims;
 mod commits;
 mod concurrency;
+mod effect_machines;
+mod effects;
 mod files;
 mod laws;
 mod ledger;
 mod log;
 mod machines;
+mod sending;
 mod speed;
 mod starts;
+mod telling;
 mod turns;
 mod upgrades;
+mod wanting;
 
 #[path = "../../../tests/faulty_disk/mod.rs"]
 #[expect(dead_code, reason = "shared with the whole program's tests, which use all of it")]
