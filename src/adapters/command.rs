@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::find::plain;
 use super::verdict::{self, Codes, Said, refused, unclear, unknown};
-use super::{Call, Files};
+use super::{Call, Files, Machine};
 use crate::domain::action::contract::Meaning;
 use crate::domain::action::{Answer, Reading};
 use crate::domain::failure::Code;
@@ -155,23 +155,41 @@ fn told(status: &Status, cut: Option<Cut>, limit: Millis) -> String {
     }
 }
 
+/// What a program prints that only tells something: an error where it does not end well.
+pub(super) fn output(machine: &Machine<'_>, run: &CommandLine, limit: Millis) -> Result<Vec<u8>, String> {
+    let spec = spec(machine, run, Vec::new()).map_err(|(_, message)| message)?;
+    let Ran { ending, cut, .. } = wait(machine, limit, spec);
+    match (&ending.status, cut) {
+        (Status::Exited(0), None) if ending.truncated => Err("it printed more than is kept".to_owned()),
+        (Status::Exited(0), None) => {
+            let stdout = machine.files.stdout;
+            let read = if ending.stdout_bytes == 0 { Ok(Vec::new()) } else { std::fs::read(stdout) };
+            read.map_err(|e| format!("{}: {e}", stdout.display()))
+        }
+        (status, cut) => Err(format!("it {}", told(status, cut, limit))),
+    }
+}
+
 /// Starts the program and waits for its end. An error proves that it never ran.
 fn start(call: &Call<'_>, run: &CommandLine) -> Result<Ran, (Code, String)> {
     if call.machine.stop.load(Ordering::Relaxed) {
         return Err((Code::WorkerCrash, "it was stopped before it began".to_owned()));
     }
-    let spec = spec(call, run)?;
+    let spec = spec(call.machine, run, own_vars(call))?;
     let request = call.machine.files.request;
     write_request(call, request)
         .map_err(|e| (Code::StoreIo, format!("cannot write the request to {}: {e}", request.display())))?;
-    let ran = wait(call, spec);
+    let ran = wait(call.machine, call.limit, spec);
     // It is kept elsewhere, for as long as it is needed.
     let _ = std::fs::remove_file(request);
     Ok(ran)
 }
 
-fn spec(call: &Call<'_>, run: &CommandLine) -> Result<CommandSpec, (Code, String)> {
-    let machine = call.machine;
+fn spec(
+    machine: &Machine<'_>,
+    run: &CommandLine,
+    own: Vec<(OsString, OsString)>,
+) -> Result<CommandSpec, (Code, String)> {
     let shell = [OsString::from("sh"), OsString::from("-c")];
     let line: Vec<OsString> = match run {
         CommandLine::Shell(line) => shell.into_iter().chain([OsString::from(line)]).collect(),
@@ -181,7 +199,7 @@ fn spec(call: &Call<'_>, run: &CommandLine) -> Result<CommandSpec, (Code, String
     let path = machine.vars.get(OsStr::new("PATH")).map(OsString::as_os_str);
     let program = find_program(program, path, machine.dir).map_err(|e| (Code::CommandNotFound, e.to_string()))?;
     let mut vars = machine.vars.clone();
-    vars.extend(own_vars(call));
+    vars.extend(own);
     let Files { stdout, stderr, max_bytes, .. } = machine.files;
     Ok(CommandSpec {
         program,
@@ -229,7 +247,7 @@ fn write_request(call: &Call<'_>, path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(&bytes)
 }
 
-fn wait(call: &Call<'_>, spec: CommandSpec) -> Ran {
+fn wait(machine: &Machine<'_>, limit: Millis, spec: CommandSpec) -> Ran {
     let (events, inbox) = channel();
     let mut said = Map::new();
     let sink = Box::new(move |event: ChildEvent| match event {
@@ -241,8 +259,7 @@ fn wait(call: &Call<'_>, spec: CommandSpec) -> Ran {
         ChildEvent::Ended(ending) => drop(events.send((ending, std::mem::take(&mut said)))),
         _ => {}
     });
-    let machine = call.machine;
-    let deadline = Instant::now() + Duration::from_millis(call.limit.0);
+    let deadline = Instant::now() + Duration::from_millis(limit.0);
     machine.supervisor.spawn(machine.child, spec, sink);
     let mut cut = None;
     loop {

@@ -108,6 +108,11 @@ pub fn ask(call: &Call<'_>) -> Reading {
     }
 }
 
+/// What a command prints that only tells something, such as the state of an environment. Changes nothing, says the task.
+pub fn output(machine: &Machine<'_>, run: &CommandLine, limit: Millis) -> Result<Vec<u8>, String> {
+    command::output(machine, run, limit)
+}
+
 impl Call<'_> {
     fn wording(&self) -> Wording<'_> {
         Wording { request: self.request, key: self.key, operation: self.operation.as_str(), reference: self.reference }

@@ -177,10 +177,13 @@ pub fn hint(code: Code) -> &'static str {
             "it is deployed and not good: see agentrun logs {run}; verify again with agentrun resume {run}, or roll back"
         }
         Code::ApprovalRejected => "read the reason: agentrun show {run}; change what was asked for and start again",
-        Code::KeyRetentionPassed => "look at the other side yourself before anything is sent again",
         Code::IdempotencyConflict => "use another id for other content",
         Code::PromptVersionReused => "give the changed prompt a new `version:`",
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
+        Code::ApprovalExpired => "ask for it again: agentrun resume {run}",
+        Code::ApprovalMismatch => "look at what would be done now, and decide about that: agentrun show {run}",
+        Code::KeyRetentionPassed => "look at the provider whether it has happened; the record: agentrun show {run}",
+        Code::AlreadyDeployed => "see the existing record: agentrun show {run}",
         Code::Usage => "see: agentrun --help",
         Code::ConfigInvalid => "correct the file at the place above",
         Code::NotFound => "see what there is: agentrun status --all",

@@ -129,6 +129,10 @@ impl Observer for Progress {
             Notice::Used { task, .. } => self.used = **task,
             Notice::Warning { text } => self.line(&format!("  warning: {}", neutral_line(text))),
             Notice::Stopping { why } => self.line(&format!("  stopping: {why}")),
+            Notice::NeedsApproval { step, approval } => {
+                let title = neutral_line(&approval.subject.title);
+                self.line(&format!("  {step} waits for a person: {title} ({})", approval.id));
+            }
             Notice::Queued { what, ahead } => {
                 self.line(&format!("  waiting for {}; {ahead} before it", neutral_line(what)));
             }

@@ -9,7 +9,7 @@ use super::budget::Certainty;
 use super::event::EventKind;
 use super::failure::Failure;
 use super::hash::encoding::Sha256Hash;
-use super::ids::StepKey;
+use super::ids::{ApprovalId, StepKey};
 use super::outcome::ProcessEnd;
 use super::quantity::{Millis, UtcMs};
 use super::record::{ArtifactRecord, Identity};
@@ -77,6 +77,13 @@ pub enum Change {
     CloseLedger,
     /// The run goes on with other inputs: an accepted new task spec, a raised limit, a policy that may change.
     Inputs(Box<super::record::RunInputs>),
+    /// An approval lets its step go, and counts no more. Belongs to the same list as the step's own move.
+    UseApproval {
+        /// The approval.
+        approval: ApprovalId,
+        /// What would begin now: another digest refuses all changes.
+        digest: Sha256Hash,
+    },
     /// Something happened that changes no state.
     Note {
         /// What.

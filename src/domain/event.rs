@@ -98,6 +98,40 @@ words! {
         RecordsRecovered = "records.recovered",
         /// A finished run's files were deleted.
         RunSwept = "run.swept",
+        /// Somebody wanted a side effect: it is new, or it is there already.
+        ActionWanted = "action.wanted",
+        /// Somebody has the right to send or settle a side effect.
+        ActionClaimed = "action.claimed",
+        /// A side effect is sent: from here on it may have happened.
+        ActionSent = "action.sent",
+        /// A side effect's state moved.
+        ActionMoved = "action.moved",
+        /// A side effect was not recorded or not sent: denied, a key used for something else, expired, or a limit.
+        ActionRefused = "action.refused",
+        /// The other side was asked, or told by itself, what became of a side effect.
+        ActionRead = "action.read",
+        /// An answer came to somebody who no longer had the right to it. Kept as evidence.
+        ActionLate = "action.late",
+        /// A person has to look at a side effect, until a time.
+        ActionAssigned = "action.assigned",
+        /// The policy decided about a side effect that is about to be sent.
+        PolicyDecided = "policy.decided",
+        /// A person's agreement is wanted.
+        ApprovalAsked = "approval.asked",
+        /// A wanted agreement was given, refused, taken back or used, or its time or its reason is over.
+        ApprovalDecided = "approval.decided",
+        /// A decision about an agreement was turned down: too late, or about something else.
+        ApprovalRefused = "approval.refused",
+        /// A name was given to a commit and its artifacts.
+        ReleaseMade = "release.made",
+        /// A release's name came again with other content.
+        ReleaseConflicted = "release.conflicted",
+        /// The deployment of a release to an environment moved.
+        DeploymentMoved = "deployment.moved",
+        /// A message was delivered.
+        MessageDelivered = "message.delivered",
+        /// A consumer has processed a message, or met one again that it had processed.
+        MessageConsumed = "message.consumed",
     }
 }
 

@@ -217,10 +217,15 @@ catalogue! {
     InvalidState = "INVALID_STATE", false, AfterFix, None, Conflict, "the record's state does not allow it";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", false, AfterFix, None, Conflict, "the idempotency key was used for another request";
     IdempotencyKeyExpired = "IDEMPOTENCY_KEY_EXPIRED", false, AfterFix, None, Conflict, "the idempotency key was used before and its time is over";
-    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the other side no longer keeps the key of an effect whose outcome is unknown";
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", false, AfterFix, None, Conflict, "the same identity was used for other content";
     PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
     PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";
+
+    // Side effects.
+    ApprovalExpired = "APPROVAL_EXPIRED", false, AfterApproval, None, NeedsApproval, "the time of the approval is over: it must be asked for again";
+    ApprovalMismatch = "APPROVAL_MISMATCH", false, AfterApproval, None, Conflict, "the approval is for something else than what would be done now";
+    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the provider no longer remembers the key: sent again, it could happen twice";
+    AlreadyDeployed = "ALREADY_DEPLOYED", false, Now, None, Ok, "the release is in this environment already";
 
     // What the user gave and where it runs.
     Usage = "USAGE", false, AfterFix, None, Usage, "the command line is wrong";
@@ -296,8 +301,9 @@ mod tests {
 
     #[test]
     fn only_an_unknown_outcome_admits_an_effect() {
+        let unknown = [Code::OutcomeUnknown, Code::KeyRetentionPassed];
         for code in Code::ALL {
-            assert_eq!(code.entry().effect != Effect::None, *code == Code::OutcomeUnknown, "{code}");
+            assert_eq!(code.entry().effect != Effect::None, unknown.contains(code), "{code}");
         }
     }
 

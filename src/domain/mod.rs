@@ -28,6 +28,7 @@ pub mod ids;
 pub mod lease;
 pub mod machine;
 pub mod manifest;
+pub mod message;
 pub mod outcome;
 pub mod plan;
 pub mod policy;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::Contract;
+use super::action::approval::ApprovalRecord;
+use super::action::{ActionRecord, Contract};
 use super::budget::{Budget, Usage};
 use super::event::ChainHead;
 use super::failure::Code;
@@ -328,6 +329,10 @@ pub struct RunView {
     pub task_usage: Usage,
     /// Attempts of the task that are under way, those of its other runs too: each is set aside from the limit of attempts.
     pub open_attempts: u64,
+    /// The side effects that it wanted, oldest first.
+    pub actions: Vec<ActionRecord>,
+    /// The approvals that it asked for, oldest first.
+    pub approvals: Vec<ApprovalRecord>,
     /// The end of its audit chain.
     pub chain: ChainHead,
 }

@@ -157,6 +157,8 @@ pub(crate) fn view(status: RunStatus) -> RunView {
         attempt_usage: used(),
         task_usage: used().plus(&Usage { input: 8000, output: 655, ..Usage::default() }),
         open_attempts: 0,
+        actions: Vec::new(),
+        approvals: Vec::new(),
         chain: ChainHead { count: 42, head: Sha256Hash::of(b"head") },
         steps,
         run,

@@ -1,5 +1,6 @@
 //! What a person may want to see while a run works. The engine tells; somebody else decides whether and how to show it.
 
+use crate::domain::action::approval::ApprovalRecord;
 use crate::domain::budget::{Budget, Usage};
 use crate::domain::failure::Failure;
 use crate::domain::ids::{RunId, StepKey};
@@ -74,6 +75,13 @@ pub enum Notice<'a> {
     Stopping {
         /// Why.
         why: &'a str,
+    },
+    /// A person must agree before a step goes on.
+    NeedsApproval {
+        /// The step.
+        step: &'a StepKey,
+        /// What is asked.
+        approval: &'a ApprovalRecord,
     },
     /// Others come first.
     Queued {

@@ -14,6 +14,7 @@ use super::observer::{Notice, Observer};
 use super::orphans::{self, Outlived};
 use super::recover::{self, LeftWork};
 use super::rest;
+use super::token::RunToken;
 use super::workspace::Copy;
 use crate::artifacts::home::make_private;
 use crate::domain::failure::{Code, Failure};
@@ -40,6 +41,8 @@ pub struct Claimed {
     pub store: Store,
     /// The lease.
     pub hold: Hold,
+    /// The secret that the attempt's programs get.
+    pub token: RunToken,
     /// How the attempt was opened.
     pub opened_by: OpenedBy,
     /// What becomes of the work that earlier attempts left.
@@ -63,6 +66,7 @@ pub fn claim(
         _ => RunEvent::Resume,
     };
     let policy = store.view(&run.id)?.inputs.policy;
+    let token = RunToken::new()?;
     let claim = Claim {
         event,
         opened_by: match event {
@@ -74,10 +78,12 @@ pub fn claim(
         lease_until: lease_until(&now(), &policy.leases),
         expected_fence: run.fence,
         attempts: attempts.filter(|_| event != RunEvent::TakeOver),
+        token: Some(token.hash()),
     };
     let hold = store.claim(&run.id, &claim, &who.context())?;
     let last_sign = run.heartbeat_at.max(run.finished_at);
-    Ok(Claimed { store, hold, opened_by: claim.opened_by, left_work: LeftWork::ByCase, last_sign, insists: false })
+    let (opened_by, left_work) = (claim.opened_by, LeftWork::ByCase);
+    Ok(Claimed { store, hold, token, opened_by, left_work, last_sign, insists: false })
 }
 
 /// This process, as the holder of a lease.
@@ -322,7 +328,14 @@ fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> O
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             Ok(Message::Signal(signal)) => return Some(Woken::Signal(signal.kind)),
             Ok(Message::CancelRequested) => return Some(Woken::Cancel),
-            Ok(Message::Child(..) | Message::ClockSet { .. } | Message::LeaseLost | Message::RecordFails(_)) => {}
+            Ok(
+                Message::Child(..)
+                | Message::Carried(..)
+                | Message::Verified(..)
+                | Message::ClockSet { .. }
+                | Message::LeaseLost
+                | Message::RecordFails(_),
+            ) => {}
         }
     }
 }

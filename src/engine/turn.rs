@@ -191,7 +191,7 @@ impl Line {
                 Ok(Message::CancelRequested) => return Ok(Some(Came::Canceled)),
                 Ok(Message::LeaseLost) => return Ok(Some(Came::LeaseLost)),
                 Ok(Message::RecordFails(error)) => return Err(error.into()),
-                Ok(Message::Child(..) | Message::ClockSet { .. })
+                Ok(Message::Child(..) | Message::Carried(..) | Message::Verified(..) | Message::ClockSet { .. })
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             let present = now();

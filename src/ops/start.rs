@@ -24,6 +24,7 @@ pub use crate::engine::facts::DirtyRule;
 use crate::engine::facts::{self, Facts};
 use crate::engine::host::{Who, now};
 use crate::engine::recover::LeftWork;
+use crate::engine::token::RunToken;
 use crate::engine::{heartbeat, run as engine_run};
 use crate::report::run_json::Via;
 use crate::store::{Holder, NewRun, Note, StartKey, Started, Store, StoreError};
@@ -98,7 +99,8 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
         be_ready(&home)?;
     }
     queue::forget_the_dead(&mut store, &acting.who, &facts.inputs)?;
-    let new = new_run(place, &home, &facts, options)?;
+    let token = RunToken::new()?;
+    let new = new_run(place, &home, (&facts, &token), options)?;
     let started = match store.start_or_attach(&new, &acting.who.context()) {
         Err(StoreError::GroupBusy { run, .. }) if joins(&facts, options) => {
             note(&mut store, &acting.who, &run, EventKind::RunAttached, "a run of the same group has joined it")?;
@@ -112,6 +114,7 @@ pub fn start(place: &Place, acting: Acting<'_>, options: &StartOptions) -> Resul
             let claimed = engine_run::Claimed {
                 store,
                 hold,
+                token,
                 opened_by: OpenedBy::Start,
                 left_work,
                 last_sign: None,
@@ -174,7 +177,12 @@ fn refuse_unenforceable(facts: &Facts) -> Result<(), OpsError> {
     }
 }
 
-fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) -> Result<NewRun, OpsError> {
+fn new_run(
+    place: &Place,
+    home: &Home,
+    (facts, token): (&Facts, &RunToken),
+    options: &StartOptions,
+) -> Result<NewRun, OpsError> {
     let present = now();
     let key = options.idempotency_key.as_ref().map(|key| StartKey {
         hash: Sha256Hash::of(key.as_bytes()),
@@ -183,7 +191,7 @@ fn new_run(place: &Place, home: &Home, facts: &Facts, options: &StartOptions) ->
     });
     let lease_until = heartbeat::lease_until(&present, &facts.inputs.policy.leases);
     let process = engine_run::this_process()?;
-    let claim = (!options.accept_only).then_some(Holder { process, lease_until });
+    let claim = (!options.accept_only).then_some(Holder { process, lease_until, token: Some(token.hash()) });
     Ok(NewRun {
         components: facts.components.clone(),
         inputs: facts.inputs.clone(),

@@ -32,6 +32,8 @@ pub struct Holder {
     pub process: Identity,
     /// Until this reading of the boot clock of `process.boot_id`.
     pub lease_until: BootMs,
+    /// The hash of the secret that programs of its attempt show; `None` lets none of them ask for anything.
+    pub token: Option<Sha256Hash>,
 }
 
 /// A caller's idempotency key, hashed: the key itself is never stored (R-A16).
@@ -108,6 +110,8 @@ pub struct Claim {
     pub expected_fence: u64,
     /// How many attempts of the task may fail; `None` asks nothing: no limit, or one that does not hold for this claim.
     pub attempts: Option<u64>,
+    /// The hash of the secret that programs of this attempt show; `None` lets none of them ask for anything.
+    pub token: Option<Sha256Hash>,
 }
 
 /// A decision about a run that nobody holds: a requeue, a burial, a cancel, a wait.

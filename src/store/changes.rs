@@ -7,7 +7,7 @@ use super::error::{Result, StoreError};
 use super::rows::{self, int};
 use super::step::{self, Held};
 use super::write::{Fact, Writer};
-use super::{names, start, usage};
+use super::{approvals, names, start, usage};
 use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
@@ -38,6 +38,7 @@ pub(super) fn apply(w: &mut Writer<'_>, held: &mut Held<'_>, change: &Change) ->
         Change::Snapshot { commit, step } => snapshot(w, held, commit, step.as_ref()),
         Change::CloseLedger => close_ledger(w, held),
         Change::Inputs(inputs) => replace_inputs(w, held, inputs),
+        Change::UseApproval { approval, digest } => approvals::spend_for_step(w, held, approval, digest),
         Change::Note { kind, step, reason, body } => {
             let (step, reason) = (step.as_ref(), Some(reason.as_str()));
             w.append(&Fact { step, reason, ..fact(held.hold, *kind, body.clone()) })
@@ -69,7 +70,8 @@ fn run(w: &mut Writer<'_>, held: &mut Held<'_>, by: &RunMove<'_>) -> Result<()> 
     let body = move_run(w, held.seq, held.status, by)?;
     held.status = RUN.next(held.status, by.event)?;
     let reason = by.failure.map(|failure| failure.message.as_str());
-    w.append(&Fact { reason, ..fact(held.hold, EventKind::RunMoved, body) })
+    w.append(&Fact { reason, ..fact(held.hold, EventKind::RunMoved, body) })?;
+    if held.status == RunStatus::Canceled { approvals::void_of_run(w, &held.hold.run) } else { Ok(()) }
 }
 
 /// Moves a run out of the state it was found in; whoever held it holds it no more. Answers the body of the event.

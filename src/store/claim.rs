@@ -162,7 +162,7 @@ fn take(w: &Writer<'_>, found: &Found, claim: &Claim, hold: &Hold) -> Result<()>
     let sql = format!(
         "UPDATE run SET status = 'RUNNING', attempt = ?2, fence = ?3, started_at = coalesce(started_at, ?4), \
          finished_at = NULL, heartbeat_at = ?4, code = NULL, message = NULL, retry_at = NULL, lease_pid = ?5, \
-         lease_start_ticks = ?6, lease_boot_id = ?7, lease_until = ?8 \
+         lease_start_ticks = ?6, lease_boot_id = ?7, lease_until = ?8, token_hash = ?10 \
          WHERE seq = ?1 AND fence = ?9 AND status IN ({})",
         in_list(RUN.sources(claim.event))
     );
@@ -177,6 +177,7 @@ fn take(w: &Writer<'_>, found: &Found, claim: &Claim, hold: &Hold) -> Result<()>
         process.boot_id.0,
         rows::int(claim.lease_until.0),
         rows::int(found.fence),
+        claim.token.map(|token| token.0),
     ];
     match w.run(&sql, params)? {
         1 => Ok(()),

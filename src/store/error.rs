@@ -3,9 +3,12 @@
 
 use rusqlite::ErrorCode;
 
+use crate::domain::action::state::{ActionState, ApprovalState};
 use crate::domain::failure::Code;
-use crate::domain::ids::RunId;
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::{ActionId, ApprovalId, ReleaseId, RunId};
 use crate::domain::machine::Refused;
+use crate::domain::run::RunStatus;
 
 /// The store's answer when it cannot do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +115,100 @@ pub enum StoreError {
         /// The version.
         version: String,
     },
+    /// The key of an action stands for another request (R-A3). Nothing was sent; the refusal is in the log.
+    #[error("the key of action {action} was used for another request: recorded {recorded}, wanted {wanted}")]
+    ActionKeyReused {
+        /// The action of the first request.
+        action: ActionId,
+        /// The hash of the first request.
+        recorded: Sha256Hash,
+        /// The hash of the present one.
+        wanted: Sha256Hash,
+    },
+    /// The key of an action was used, and its time is over (R-A3).
+    #[error("the key led to action {action}, which is {state}, and has expired")]
+    ActionKeyExpired {
+        /// The action it led to.
+        action: ActionId,
+        /// Where that stands.
+        state: ActionState,
+    },
+    /// The log says that this key was sent, and its record is lost: nobody can say what became of it.
+    #[error("the key was sent before by {run}, and the record of that action is lost")]
+    ActionLost {
+        /// The chain that tells of it.
+        run: String,
+    },
+    /// The caller no longer has the right to send or settle the action; what it had learned was kept as evidence.
+    #[error("action {action} is held under fence {held_by}, not {fence}: somebody else has claimed it")]
+    ActionFenced {
+        /// The action.
+        action: ActionId,
+        /// The caller's fence.
+        fence: u64,
+        /// The newest fence.
+        held_by: u64,
+    },
+    /// Somebody else was faster: the action was claimed since the caller looked (R-A6).
+    #[error("action {action} was claimed by somebody else under fence {fence}")]
+    ActionHeld {
+        /// The action.
+        action: ActionId,
+        /// The newest fence.
+        fence: u64,
+    },
+    /// Whoever asks is no program of the run's present attempt.
+    #[error("{run} is not running, or the token is not that of its present attempt")]
+    NotInside {
+        /// The run.
+        run: RunId,
+    },
+    /// Somebody else decided first (F48).
+    #[error("approval {approval} is {state} already, by {by}")]
+    ApprovalDecided {
+        /// The approval.
+        approval: ApprovalId,
+        /// Where it stands.
+        state: ApprovalState,
+        /// Who decided.
+        by: String,
+    },
+    /// The time of the approval is over.
+    #[error("approval {approval} has expired")]
+    ApprovalExpired {
+        /// The approval.
+        approval: ApprovalId,
+    },
+    /// What was shown to the person is not what the approval is for (F49).
+    #[error("approval {approval} is for {recorded}, not for {given}")]
+    ApprovalMismatch {
+        /// The approval.
+        approval: ApprovalId,
+        /// The digest of what the approval is for.
+        recorded: Sha256Hash,
+        /// The digest that was given.
+        given: Sha256Hash,
+    },
+    /// The run that asked has ended, or is about to be canceled (F50).
+    #[error("approval {approval} was asked for by {run}, which is {status}")]
+    ApprovalTooLate {
+        /// The approval.
+        approval: ApprovalId,
+        /// The run.
+        run: RunId,
+        /// Where that stands; CANCELED also when a cancel was asked for.
+        status: RunStatus,
+    },
+    /// The name of a release stands for other content (R-A19).
+    #[error("release {release} was made from commit {commit} and its artifacts by {run}; this is other content")]
+    ReleaseConflict {
+        /// The release.
+        release: ReleaseId,
+        /// Its commit.
+        commit: String,
+        /// The run that made it.
+        run: RunId,
+    },
     /// A bug of agentrun.
     #[error("the record refused a statement: {0}")]
     Internal(String),
@@ -138,8 +235,24 @@ impl StoreError {
             Self::KeyExpired { .. } => Code::IdempotencyKeyExpired,
             Self::PromptVersionReused { .. } => Code::PromptVersionReused,
             Self::PolicyVersionReused { .. } => Code::PolicyVersionReused,
+            Self::ActionKeyReused { .. } => Code::IdempotencyKeyReused,
+            Self::ActionKeyExpired { .. } => Code::IdempotencyKeyExpired,
+            Self::ActionLost { .. } => Code::StateCorrupt,
+            Self::ActionFenced { .. } => Code::Fenced,
+            Self::ActionHeld { .. } => Code::Busy,
+            Self::NotInside { .. } => Code::PermissionDenied,
+            Self::ApprovalExpired { .. } => Code::ApprovalExpired,
+            Self::ApprovalMismatch { .. } => Code::ApprovalMismatch,
+            Self::ApprovalTooLate { status: RunStatus::Canceled, .. } => Code::Canceled,
+            Self::ApprovalDecided { .. } | Self::ApprovalTooLate { .. } => Code::InvalidState,
+            Self::ReleaseConflict { .. } => Code::IdempotencyConflict,
             Self::Internal(_) => Code::Internal,
         }
+    }
+
+    /// There is no action with this id.
+    pub(super) fn no_action(action: &ActionId) -> Self {
+        Self::NotFound { what: format!("action {action}") }
     }
 
     /// There is no run with this id.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Store;
+use super::approvals;
 use super::calls::{Context, Hold};
 use super::changes::{self, RunMove};
 use super::claim;
@@ -39,7 +40,8 @@ impl Store {
             }
             let by = RunMove { event: RunEvent::Cancel, failure: Some(why), retry_at: None };
             let body = changes::move_run(w, found.seq, found.status, &by)?;
-            w.append(&fact(EventKind::RunMoved, body))
+            w.append(&fact(EventKind::RunMoved, body))?;
+            approvals::void_of_run(w, run)
         })?;
         self.find_run(run)?.ok_or_else(|| StoreError::no_run(run))
     }

@@ -31,6 +31,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, min_reader: 1, min_writer: 2, sql: include_str!("schema/002.sql") },
     // A program of version 2 would hold its limits against what was told alone.
     Migration { version: 3, min_reader: 1, min_writer: 3, sql: include_str!("schema/003.sql") },
+    // A program of version 3 knows nothing of what was sent, and would go on without it.
+    Migration { version: 4, min_reader: 1, min_writer: 4, sql: include_str!("schema/004.sql") },
 ];
 
 /// Migrates what is older, accepts what is equal, and accepts what is newer only if it says that we may write to it.
@@ -84,6 +86,18 @@ pub(super) fn show_as_newest(db: &Connection) -> Result<()> {
         ))?,
         2 => db.execute_batch(&format!("CREATE TEMP VIEW execution AS SELECT *, {GUESSED} FROM main.execution"))?,
         _ => {}
+    }
+    if version(db)? < 4 {
+        show_empty(db, include_str!("schema/004.sql"))?;
+    }
+    Ok(())
+}
+
+/// The tables that a migration adds, empty, in the connection alone.
+fn show_empty(db: &Connection, migration: &str) -> Result<()> {
+    let statements = migration.split(";\n").filter_map(|statement| statement.split_once("CREATE TABLE "));
+    for (_, table) in statements {
+        db.execute_batch(&format!("CREATE TEMP TABLE {table}"))?;
     }
     Ok(())
 }

@@ -12,8 +12,13 @@
 //! | `record`, `changes`, `step`, `usage` | what the holder writes |
 //! | `unheld`, `give_up` | what others write |
 //! | `turns`, `breakers` | whose turn it is; which provider is left alone |
+//! | `action_calls`, `action_rows` | values and rows of side effects |
+//! | `wanting`, `actions`, `sending`, `settling` | a side effect: wanted, claimed, sent, settled |
+//! | `approvals`, `deciding` | a person's agreement: asked for, counted; decided |
+//! | `deployments` | releases, and where they are |
+//! | `outbox` | messages: events that somebody outside is to hear of |
 //! | `salvage`, `pages` | a new database out of a damaged one |
-//! | `rows`, `read`, `list`, `audit` | reading |
+//! | `rows`, `read`, `list`, `action_list`, `audit` | reading |
 //! | `fault` | commits that fail on purpose; for tests alone |
 //!
 //! It knows no process, no git and no file but its own. It decides nothing that `domain` can decide: the states from
@@ -24,12 +29,19 @@
     reason = "a method of `Fields` does not outlive its row as a value"
 )]
 
+mod action_calls;
+mod action_list;
+mod action_rows;
+mod actions;
+mod approvals;
 mod audit;
 mod breakers;
 mod calls;
 mod changes;
 mod claim;
 mod connection;
+mod deciding;
+mod deployments;
 mod error;
 #[cfg(any(test, feature = "test-fakes"))]
 pub mod fault;
@@ -37,16 +49,20 @@ mod give_up;
 mod list;
 mod migrate;
 mod names;
+mod outbox;
 mod pages;
 mod read;
 mod record;
 mod rows;
 mod salvage;
+mod sending;
+mod settling;
 mod start;
 mod step;
 mod turns;
 mod unheld;
 mod usage;
+mod wanting;
 mod write;
 
 #[cfg(test)]
@@ -56,6 +72,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+pub use action_calls::{
+    About, ActionClaim, ActionFilter, ActionStep, Answered, ApprovalFilter, Asking, Assignment, By, Consumed, Deciding,
+    DeploymentMove, NotSent, Proposal, Proposed, Resolution, Ruling, Sending,
+};
 pub use calls::{
     Asked, Beat, Claim, Context, Decision, EndedCall, EventFilter, Hold, Holder, NewRun, Note, Place, Recorded,
     RunFilter, StartKey, Started, Turned,

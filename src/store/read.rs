@@ -6,7 +6,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{Result, StoreError};
 use super::write::chain_head;
-use super::{Store, TENANT, rows, usage};
+use super::{ActionFilter, ApprovalFilter, Store, TENANT, action_list, approvals, rows, usage};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{RunId, TaskId};
 use crate::domain::record::{CheckpointRecord, RunRecord, RunView};
@@ -92,6 +92,8 @@ fn view(db: &Connection, id: &RunId) -> Result<RunView> {
         attempt_usage: usage::of_attempt(db, seq, run.attempt)?,
         task_usage: usage::of_task(db, task, epoch)?,
         open_attempts: usage::open_attempts(db, task, epoch)?,
+        actions: action_list::list(db, &ActionFilter { run: Some(id.clone()), ..ActionFilter::default() })?,
+        approvals: approvals::list(db, &ApprovalFilter { run: Some(id.clone()), ..ApprovalFilter::default() })?,
         chain: chain_head(db, run.id.as_str())?,
         run,
     })

@@ -66,6 +66,7 @@ fn evidence(change: &Change) -> Value {
         Change::Snapshot { commit, step } => json!({ "snapshot": commit, "step": step }),
         Change::CloseLedger => json!({ "ledger": "close" }),
         Change::Inputs(_) => json!({ "inputs": "replace" }),
+        Change::UseApproval { approval, .. } => json!({ "approval": approval }),
         Change::Note { kind, step, reason, .. } => json!({ "note": kind, "step": step, "reason": reason }),
     }
 }

@@ -168,7 +168,7 @@ fn components(row: &mut Fields<'_>) -> Result<Components> {
     })
 }
 
-fn lease(row: &mut Fields<'_>) -> Result<Option<Lease>> {
+pub(super) fn lease(row: &mut Fields<'_>) -> Result<Option<Lease>> {
     let holder = row.identity()?;
     let until: Option<i64> = row.take()?;
     let Some((holder, until)) = holder.zip(until) else { return Ok(None) };

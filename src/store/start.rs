@@ -111,9 +111,9 @@ fn takes_turns(new: &NewRun) -> bool {
 fn claim_new(w: &mut Writer<'_>, new: &NewRun, run: &RunId) -> Result<Hold> {
     let holder = new.claim.clone().ok_or_else(|| StoreError::Internal("a claim without a holder".to_owned()))?;
     let (event, opened_by) = (RunEvent::Start, OpenedBy::Start);
-    let Holder { process, lease_until } = holder;
+    let Holder { process, lease_until, token } = holder;
     let attempts = new.inputs.budget().task.attempts;
-    let claim = Claim { event, opened_by, holder: process, lease_until, expected_fence: 0, attempts };
+    let claim = Claim { event, opened_by, holder: process, lease_until, expected_fence: 0, attempts, token };
     claim::claim(w, run, &claim)
 }
 

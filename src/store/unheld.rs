@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Store;
+use super::approvals;
 use super::calls::{Context, Decision, Hold, Note};
 use super::changes::{self, RunMove};
 use super::claim::{self, Found, refused};
@@ -112,7 +113,8 @@ fn move_at_rest(
         return Err(RUN.refusal(found.status.word(), by.event).into());
     }
     let body = changes::move_run(w, found.seq, found.status, by)?;
-    unheld(w, run, found, EventKind::RunMoved, reason, body)
+    unheld(w, run, found, EventKind::RunMoved, reason, body)?;
+    if by.event == RunEvent::Cancel { approvals::void_of_run(w, run) } else { Ok(()) }
 }
 
 /// An event by somebody who does not hold the run.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::calls::Context;
 use super::error::{Result, StoreError};
-use super::{Store, TENANT, connection, rows};
+use super::{Store, TENANT, connection, outbox, rows};
 use crate::domain::event::{ChainHead, EVENT_VERSION, Event, EventKind, HOME_CHAIN};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{EventId, RunId, StepKey};
@@ -146,6 +146,7 @@ impl Writer<'_> {
         };
         event.hash = event.chained_hash();
         self.insert_event(&event, fact)?;
+        outbox::queue(self, &event, fact.body.get("to").and_then(Value::as_str))?;
         self.heads.insert(event.chain, ChainHead { count: event.n, head: event.hash });
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agentrun::domain::action::state::{ACTION, APPROVAL, DEPLOYMENT};
 use agentrun::domain::breaker::BREAKER;
 use agentrun::domain::machine::{Machine, Word};
 use agentrun::domain::run::{ATTEMPT, PHASE, RUN};
@@ -30,6 +31,20 @@ fn text() -> String {
         "Breaker",
         "Whether a provider is called: one for each agent, and one that holds the whole provider. Back to CLOSED leads one trial alone.",
         &BREAKER,
+    );
+    machine(
+        &mut out,
+        "Action",
+        "Where one side effect stands. Its state decides whether anything may be sent: from READY, and from OUTCOME_UNKNOWN where \
+         the contract lets the same be sent again. A lost answer never leads to FAILED.",
+        &ACTION,
+    );
+    machine(&mut out, "Approval", "A person's agreement counts once, for a time, for exactly one thing.", &APPROVAL);
+    machine(
+        &mut out,
+        "Deployment",
+        "One release in one environment. Executed is not DEPLOYED until it is verified.",
+        &DEPLOYMENT,
     );
     machine(
         &mut out,

@@ -165,7 +165,7 @@ impl World<'_> {
         }
         let process = self.workers[w].identity.clone();
         let lease = lease_until(&ctx.now, &self.new.inputs.policy.leases);
-        let claim = Some(Claimant { process, lease_until: lease });
+        let claim = Some(Claimant { process, lease_until: lease, token: None });
         let new = NewRun { claim, ..self.new.clone() };
         match store.start_or_attach(&new, &ctx).map_err(|e| e.code().to_string())? {
             Started::New(hold) => {
@@ -356,6 +356,7 @@ impl World<'_> {
             lease_until: lease_until(&ctx.now, &self.new.inputs.policy.leases),
             expected_fence: record.fence,
             attempts: None,
+            token: None,
         };
         let hold = store.claim(&record.id, &claim, &ctx)?;
         self.truth.failed += u64::from(std::mem::replace(&mut self.truth.open, true));

@@ -191,7 +191,10 @@ fn the_isolated_copy_has_no_remote_to_push_to() {
     world.git(&["fetch", "-q", "origin"]);
     world.command_task(
         "t",
-        &format!("git remote > {}; git config --local --get-regexp 'remote|url|branch' >> {0} || true", world.at("remotes")),
+        &format!(
+            "git remote > {}; git config --local --get-regexp 'remote|url|branch' >> {0} || true",
+            world.at("remotes")
+        ),
     );
     let (exit, run) = world.start("t");
     assert_eq!(exit, 0, "{run:#}");

@@ -2,12 +2,13 @@
 //!
 //! - `request` is what somebody wants, in its normal form, with the key that is made from its business meaning
 //! - `contract` is what the other side guarantees; `answer` is what it said
-//! - `state` holds the tables; `record` is what stands in the database
+//! - `state` holds the tables; `change` is what moves along them; `record` is what stands in the database
 //! - `wording` puts a request into the words of a contract
 //! - `approval` binds a person's agreement to exactly one request
 
 pub mod answer;
 pub mod approval;
+pub mod change;
 pub mod contract;
 pub mod record;
 pub mod request;
@@ -15,6 +16,7 @@ pub mod state;
 pub mod wording;
 
 pub use answer::{Answer, Reading};
+pub use change::{ActionFacts, ActionMove};
 pub use contract::Contract;
 pub use record::ActionRecord;
 pub use request::ActionRequest;

@@ -14,6 +14,7 @@ use crate::domain::ids::{ActionId, ApprovalId, ReleaseId, RequestId, RunId, Step
 use crate::domain::policy::ActionType;
 use crate::domain::quantity::UtcMs;
 use crate::domain::record::Lease;
+use crate::words;
 
 /// One intended side effect (R-M9). It belongs to no run alone: whoever wants the same is led to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +125,33 @@ pub struct WantedBy {
     pub conversation: Option<String>,
     /// The command.
     pub request_id: RequestId,
+}
+
+words! {
+    /// What whoever wanted an action was told.
+    pub enum WantedAnswer {
+        /// It was not there: it is recorded.
+        New = "new",
+        /// It was there: this is its record.
+        Known = "known",
+        /// It had been withdrawn, and is wanted again.
+        Renewed = "renewed",
+        /// Its key stands for another request.
+        Conflict = "conflict",
+        /// Its key has expired.
+        Expired = "expired",
+    }
+}
+
+/// One wish for an action, and its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedRecord {
+    /// Who.
+    pub by: WantedBy,
+    /// When.
+    pub at: UtcMs,
+    /// What they were told.
+    pub answer: WantedAnswer,
 }
 
 /// A name for one content (R-A19).

@@ -90,16 +90,11 @@ impl Policy {
         self.retry.per.get(kind.word()).map_or(CAREFUL_TRIES, |ceiling| ceiling.attempts)
     }
 
-    /// How much of this type is sent at most.
-    pub fn send_limit(&self, kind: ActionType) -> Option<SendLimit> {
-        self.send_budget.get(kind.word()).or_else(|| self.send_budget.get("default")).copied()
-    }
-
     /// What holds for a type.
     pub fn terms(&self, kind: ActionType) -> KindTerms {
         let asked = Asked { action: kind.word().to_owned(), values: BTreeMap::new() };
         let approval = decide(self, &asked);
-        let (sends, retention) = (self.send_limit(kind), self.retention.get(kind.word()).copied());
+        let (sends, retention) = (Some(self.send_limit(kind)), self.retention.get(kind.word()).copied());
         let gaps = [
             (self.actions.types.contains_key(&kind), format!("actions.{kind}"), "the clocks of `actions` hold"),
             (

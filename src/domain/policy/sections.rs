@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::machine::Word as _;
 use crate::domain::quantity::Millis;
 use crate::words;
 
@@ -86,6 +87,19 @@ pub struct SendLimit {
     pub per: Millis,
 }
 
+impl SendLimit {
+    /// What holds where the policy says nothing (R-A15).
+    pub const UNSET: Self = Self { max: 3, per: Millis::mins(5) };
+}
+
+impl super::Policy {
+    /// How many actions of a type may be sent to one target, and in how long.
+    pub fn send_limit(&self, kind: ActionType) -> SendLimit {
+        let own = self.send_budget.get(kind.word());
+        own.or_else(|| self.send_budget.get("default")).copied().unwrap_or(SendLimit::UNSET)
+    }
+}
+
 words! {
     /// What a person may do.
     pub enum Right {
@@ -141,6 +155,13 @@ impl Default for BreakerRules {
     /// The window is longer than `timeouts.idle`: agents that fall silent one after the other must add up.
     fn default() -> Self {
         Self { failures: 5, per: Millis::mins(10), open: Millis::secs(30), max: Millis::mins(10) }
+    }
+}
+
+impl ActionRules {
+    /// The clocks of a type.
+    pub fn of(&self, kind: ActionType) -> ActionClocks {
+        self.types.get(&kind).copied().unwrap_or(self.clocks)
     }
 }
 

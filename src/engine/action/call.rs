@@ -54,13 +54,12 @@ impl Caller<'_> {
         make_private(&folder)?;
         let vars = self.vars();
         let secrets = steps::secrets(&vars);
-        let number = NEXT_CHILD.fetch_add(1, Ordering::Relaxed);
         let file = |ending: &str| folder.join(self.file_name(purpose, ending));
         let (request, stdout, stderr) = (file("request.json"), file("stdout"), file("stderr"));
         let dir = self.dir(purpose);
         let machine = Machine {
             supervisor: outside.supervisor,
-            child: ChildId(number),
+            child: next_child(),
             environment: outside.vars,
             vars: &vars,
             secrets: &secrets,
@@ -138,6 +137,11 @@ impl Caller<'_> {
         }
         vars
     }
+}
+
+/// A number that no other child of this process has.
+pub(super) fn next_child() -> ChildId {
+    ChildId(NEXT_CHILD.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The words of a command line, for people.

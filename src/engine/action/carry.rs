@@ -84,9 +84,10 @@ pub fn carry(errand: &Errand<'_>, store: &mut Store) -> Result<Carried, EngineEr
     let left = store.release_action((id, carrier.action.fence), &errand.outside.who.context());
     match (done, left) {
         // Somebody else has it by now: what they make of it is on record.
-        (Ok(()) | Err(EngineError::Store(StoreError::ActionFenced { .. })), Ok(()) | Err(StoreError::ActionFenced { .. })) => {
-            Ok(Carried { action: found(store, id)?, hindered: carrier.hindered })
-        }
+        (
+            Ok(()) | Err(EngineError::Store(StoreError::ActionFenced { .. })),
+            Ok(()) | Err(StoreError::ActionFenced { .. }),
+        ) => Ok(Carried { action: found(store, id)?, hindered: carrier.hindered }),
         (Err(error), _) => Err(error),
         (_, Err(error)) => Err(error.into()),
     }
@@ -167,7 +168,8 @@ fn facts_of<'r>(errand: &Errand<'_>, action: &ActionRecord, readings: &'r [Readi
     let ceiling = policy.retry.per.get(action.kind.word());
     let tries = ceiling.map_or(TRIES, |c| u32::try_from(c.attempts).unwrap_or(u32::MAX));
     let first = u64::from(action.tries);
-    let seed = action.request_hash.0.iter().fold(first, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let seed =
+        action.request_hash.0.iter().fold(first, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     let tried = Tried { failed: first, limit: None, waited: Millis(0), left: Millis(u64::MAX), seed };
     let query = action.contract.query.as_ref().map(|query| query.settle);
     let delay = backoff(&policy.retry, &tried);
@@ -241,7 +243,7 @@ impl Carrier<'_> {
         }
         let request = read_request(&self.errand.outside, &self.action)?;
         // Looked at again now: what was approved is what is sent (F49).
-        let digest = subject::look(&self.errand.intended.looked)?.digest();
+        let digest = subject::look(&self.errand.outside, &self.errand.intended.looked)?.digest();
         self.renew(store)?;
         let clocks = self.errand.policy.actions.of(self.action.kind);
         let sending = Sending {

@@ -5,8 +5,8 @@ use std::thread::Scope;
 
 use super::Outside;
 use super::carry::{Carried, Errand, May, carry};
-use super::want::Intended;
 use super::stop::Stop;
+use super::want::Intended;
 use crate::domain::failure::Code;
 use crate::domain::ids::{ActionId, StepKey};
 use crate::domain::policy::Policy;

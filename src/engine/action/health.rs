@@ -12,7 +12,6 @@ use crate::domain::ids::ActionId;
 use crate::domain::policy::ActionType;
 use crate::domain::quantity::Millis;
 use crate::engine::host::now;
-use crate::process::ChildId;
 
 /// How long between two questions.
 const BETWEEN: Millis = Millis(500);
@@ -71,7 +70,7 @@ fn ask(outside: &Outside<'_>, health: &Health, (left, stop): (Millis, &Stop)) ->
     let nowhere = std::path::Path::new("");
     let machine = Machine {
         supervisor: outside.supervisor,
-        child: ChildId(0),
+        child: super::call::next_child(),
         environment: outside.vars,
         vars: &BTreeMap::new(),
         secrets: &[],

@@ -45,7 +45,9 @@ impl Stop {
             if left.is_zero() {
                 return false;
             }
-            let Ok((again, _)) = self.inner.woken.wait_timeout(held, left.min(Duration::from_secs(3600))) else { return true };
+            let Ok((again, _)) = self.inner.woken.wait_timeout(held, left.min(Duration::from_secs(3600))) else {
+                return true;
+            };
             held = again;
         }
     }

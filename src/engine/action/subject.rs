@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use super::OwnCommands;
-use super::call::words_of;
+use super::call::{self, words_of};
+use super::{Outside, OwnCommands};
+use crate::adapters::{self, Files, Machine};
 use crate::domain::action::approval::Subject;
 use crate::domain::action::contract::Channel;
 use crate::domain::action::record::ReleaseRecord;
@@ -15,6 +16,7 @@ use crate::domain::action::{ActionRequest, Contract};
 use crate::domain::delivery::EnvironmentState;
 use crate::domain::failure::Code;
 use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::quantity::Millis;
 use crate::domain::record::RunInputs;
 use crate::domain::task::CommandLine;
 use crate::engine::error::EngineError;
@@ -24,7 +26,7 @@ use crate::process::lookup::find_program;
 const LARGEST_SCRIPT: u64 = 16 << 20;
 
 /// How long a command that tells the state of an environment may take.
-const STATE_WITHIN: Duration = Duration::from_secs(60);
+const STATE_WITHIN: Millis = Millis(60_000);
 
 /// What is looked at. Owned, so that whoever sends can look again.
 #[derive(Debug, Clone)]
@@ -61,7 +63,7 @@ pub fn policy_of(inputs: &RunInputs) -> String {
 }
 
 /// Looks.
-pub fn look(at: &Looked) -> Result<Subject, EngineError> {
+pub fn look(outside: &Outside<'_>, at: &Looked) -> Result<Subject, EngineError> {
     let line = command_of(at);
     let command = line.as_ref().map(|(line, _)| words_of(line));
     let programs = line.map(|(line, dir)| programs(&line, &dir, &at.vars)).transpose()?.unwrap_or_default();
@@ -79,7 +81,7 @@ pub fn look(at: &Looked) -> Result<Subject, EngineError> {
         release: release.map(|release| format!("{} at {}", release.id, release.commit)),
         artifacts: release.map(|release| artifacts(release, &at.kept)).transpose()?.unwrap_or_default(),
         contract: Some(format!("{} {}", at.contract.name, at.contract.sha256)),
-        environment_state: environment_state(at)?,
+        environment_state: environment_state(outside, at)?,
         policy: at.policy.clone(),
     })
 }
@@ -106,7 +108,8 @@ fn programs(
         CommandLine::List(list) => list.clone(),
         // Which words of a shell line are files is not for us to say: every one that is a file counts.
         CommandLine::Shell(text) => {
-            let is_break = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | '(' | ')' | '<' | '>' | '=');
+            let is_break =
+                |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | '(' | ')' | '<' | '>' | '=');
             text.split(is_break).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect()
         }
     };
@@ -153,24 +156,38 @@ fn artifacts(release: &ReleaseRecord, kept: &Path) -> Result<BTreeMap<String, St
     Ok(found)
 }
 
-fn environment_state(at: &Looked) -> Result<BTreeMap<String, String>, EngineError> {
+fn environment_state(outside: &Outside<'_>, at: &Looked) -> Result<BTreeMap<String, String>, EngineError> {
     let mut found = BTreeMap::new();
     for state in &at.environment_state {
         let (name, bytes) = match state {
             EnvironmentState::File(path) => {
                 let read = fs_err::read(at.dir.join(path));
-                let missing = |e: std::io::Error| EngineError::failed(Code::ConfigInvalid, format!("environment_state: {e}"));
+                let missing =
+                    |e: std::io::Error| EngineError::failed(Code::ConfigInvalid, format!("environment_state: {e}"));
                 (path.clone(), read.map_err(missing)?)
             }
-            EnvironmentState::Command(line) => (words_of(line).join(" "), output_of(line, at)?),
+            EnvironmentState::Command(line) => (words_of(line).join(" "), output_of(line, (outside, at))?),
         };
         found.insert(name, Sha256Hash::of(&bytes).hex());
     }
     Ok(found)
 }
 
-fn output_of(line: &CommandLine, at: &Looked) -> Result<Vec<u8>, EngineError> {
+fn output_of(line: &CommandLine, (outside, at): (&Outside<'_>, &Looked)) -> Result<Vec<u8>, EngineError> {
     let failed = |what: String| EngineError::failed(Code::CommandFailed, format!("environment_state: {what}"));
-    let output = crate::adapters::command::output(line, (&at.dir, &at.vars), STATE_WITHIN);
-    output.map_err(failed)
+    let folder = tempfile::tempdir().map_err(|e| failed(e.to_string()))?;
+    let (stdout, stderr) = (folder.path().join("stdout"), folder.path().join("stderr"));
+    let stop = AtomicBool::new(false);
+    let machine = Machine {
+        supervisor: outside.supervisor,
+        child: call::next_child(),
+        environment: outside.vars,
+        vars: &at.vars,
+        secrets: &[],
+        dir: &at.dir,
+        files: Files { request: &stdout, stdout: &stdout, stderr: &stderr, max_bytes: LARGEST_SCRIPT },
+        grace: Millis(1_000),
+        stop: &stop,
+    };
+    adapters::output(&machine, line, STATE_WITHIN).map_err(failed)
 }

@@ -75,7 +75,7 @@ pub fn intend(
     if decision.verdict == Verdict::Deny {
         return deny(outside, store, (wish, &decision)).map(Gate::Refused);
     }
-    let subject = subject::look(&wish.looked)?;
+    let subject = subject::look(outside, &wish.looked)?;
     let action = record(outside, store, by, (inputs, wish))?;
     let action = may_be_tried_again(outside, store, action)?;
     let intended = |action| Box::new(Intended { action, looked: wish.looked.clone(), asked: asked.clone() });
@@ -103,7 +103,7 @@ pub fn ask(
     (hold, about): (Option<&Hold>, About<'_>),
     (subject, decision): (&Subject, &Decision),
 ) -> Result<ApprovalRecord, EngineError> {
-    let (_, low) = uuid::Uuid::new_v4().as_u64_pair();
+    let (_, low) = uuid::Uuid::now_v7().as_u64_pair();
     let id = ApprovalId::recorded(format!("apr_{}", SupportCode::from_bits(low)));
     let Decision { terms, rule, .. } = decision;
     let asking = Asking { about, hold, id: &id, subject, terms, rule: rule.as_deref() };
@@ -128,7 +128,11 @@ pub fn of_step(store: &Store, run: &RunId, step: &StepKey) -> Result<Option<Acti
 }
 
 /// Each try that the policy turns down is on record (R-P3).
-fn deny(outside: &Outside<'_>, store: &mut Store, (wish, decision): (&Wish, &Decision)) -> Result<Failure, EngineError> {
+fn deny(
+    outside: &Outside<'_>,
+    store: &mut Store,
+    (wish, decision): (&Wish, &Decision),
+) -> Result<Failure, EngineError> {
     let body = serde_json::json!({
         "code": Code::PolicyDenied, "type": wish.request.kind, "target": wish.request.target, "rule": decision.rule,
         "request_hash": wish.request.hash().hex(), "step": wish.wanted.step, "call": wish.wanted.call,
@@ -217,7 +221,8 @@ fn may_be_tried_again(
     if action.state != ActionState::Failed {
         return Ok(action);
     }
-    let facts = ActionFacts { last_fact: Some("it had not happened, and is tried again".to_owned()), ..ActionFacts::default() };
+    let facts =
+        ActionFacts { last_fact: Some("it had not happened, and is tried again".to_owned()), ..ActionFacts::default() };
     let moved = ActionMove { event: ActionEvent::Retry, facts };
     let step = ActionStep { action: &action.id, fence: None, moved: &moved, reason: Some("wanted again") };
     Ok(store.move_action(&step, &outside.who.context())?)

@@ -72,9 +72,13 @@ impl Attempt<'_> {
     }
 
     fn build_command(&self, step: &StepSpec, execution: &Execution) -> Result<CommandSpec, EngineError> {
-        let (StepBody::Qa { run, .. } | StepBody::Command { run }) = &step.body else {
-            return Err(EngineError::failed(Code::Internal, format!("step `{}` has no command", step.key)));
+        let run = match &step.body {
+            StepBody::Qa { run, .. } | StepBody::Command { run } => Some(run),
+            StepBody::Verify(verify) => verify.smoke.as_ref(),
+            _ => None,
         };
+        let missing = || EngineError::failed(Code::Internal, format!("step `{}` has no command", step.key));
+        let run = run.ok_or_else(missing)?;
         command::spec(&command::CommandRequest {
             host: self.host,
             hold: &self.held.hold,

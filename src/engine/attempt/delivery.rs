@@ -2,13 +2,13 @@
 
 use std::thread::Scope;
 
-use super::end::Success;
 use super::Attempt;
+use super::end::Success;
 use crate::domain::action::record::{DeploymentRecord, ReleaseRecord};
 use crate::domain::action::state::{DeploymentEvent, DeploymentState};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::{ReleaseId, StepKey};
-use crate::domain::quantity::{Millis, UtcMs};
+use crate::domain::quantity::UtcMs;
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::StepEvent;
 use crate::domain::task::{StepBody, StepKind, StepSpec};
@@ -42,7 +42,8 @@ impl<'a> Attempt<'a> {
         };
         let (hold, created_at) = (self.held.hold.clone(), UtcMs(0));
         let run = hold.run.clone();
-        let record = ReleaseRecord { id, commit: reached.commit.clone(), artifacts: artifacts.clone(), run, created_at };
+        let record =
+            ReleaseRecord { id, commit: reached.commit.clone(), artifacts: artifacts.clone(), run, created_at };
         let (store, who) = self.held.parts();
         // If we die after this commit: the release is there, and the step finds it to be the same.
         match store.make_release(&hold, &record, &who.context()) {
@@ -73,7 +74,11 @@ impl<'a> Attempt<'a> {
         let Some(url) = verify.health.clone() else { return self.begin_smoke(step) };
         let (stop, whom, inbox) = (Stop::default(), For::Step(step.key.clone()), self.inbox.sender.clone());
         let outside = Outside::of(self.host);
-        let health = Health { url, limit: step_limit(&self.held.inputs, &step.key), call: self.held.inputs.policy.timeouts.call };
+        let health = Health {
+            url,
+            limit: step_limit(&self.held.inputs, &step.key),
+            call: self.held.inputs.policy.timeouts.call,
+        };
         let (key, told) = (step.key.clone(), stop.clone());
         let look = move || {
             let failure = health::look(&outside, &health, &told).err();
@@ -93,7 +98,9 @@ impl<'a> Attempt<'a> {
         let Some(step) = self.held.inputs.spec.step(key).cloned() else { return Ok(()) };
         match failure {
             None => self.begin_smoke(&step),
-            Some(failure) if failure.code == Code::Interrupted => self.end_badly(&step, StepEvent::Interrupt, None, None),
+            Some(failure) if failure.code == Code::Interrupted => {
+                self.end_badly(&step, StepEvent::Interrupt, None, None)
+            }
             Some(failure) => {
                 self.end_badly(&step, StepEvent::Fail, None, Some(failure))?;
                 self.deployment_is(&step, false)

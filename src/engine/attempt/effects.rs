@@ -3,13 +3,13 @@
 
 use std::thread::Scope;
 
-use super::end::Success;
 use super::Attempt;
+use super::end::Success;
 use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::DeploymentRecord;
 use crate::domain::action::state::{ApprovalState, DeploymentEvent, DeploymentState};
 use crate::domain::action::{ActionRecord, ActionState};
-use crate::domain::change::{Change, StepMove};
+use crate::domain::change::Change;
 use crate::domain::delivery;
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
@@ -301,10 +301,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks what became of effects that an earlier attempt left unknown: the first thing that an attempt does.
-    pub(super) fn ask_about_unknown<'scope>(
-        &mut self,
-        scope: &'scope Scope<'scope, '_>,
-    ) -> Result<(), EngineError>
+    pub(super) fn ask_about_unknown<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<(), EngineError>
     where
         'a: 'scope,
     {

@@ -275,11 +275,7 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    fn carry_out_move<'scope>(
-        &mut self,
-        scope: &'scope Scope<'scope, '_>,
-        step_move: &Move,
-    ) -> Result<(), EngineError>
+    fn carry_out_move<'scope>(&mut self, scope: &'scope Scope<'scope, '_>, step_move: &Move) -> Result<(), EngineError>
     where
         'a: 'scope,
     {

@@ -87,11 +87,7 @@ fn deploy(making: &Making<'_>, store: &Store, spec: &DeploySpec) -> Result<Wish,
         input: json!({ "release": release, "environment": spec.environment, "commit": found.commit }),
     };
     let title = format!("{kind} {release} to {}", spec.environment);
-    let own = OwnCommands {
-        run: Some(spec.run.clone()),
-        status: spec.status.clone(),
-        env: making.step.env.clone(),
-    };
+    let own = OwnCommands { run: Some(spec.run.clone()), status: spec.status.clone(), env: making.step.env.clone() };
     let mut wish = made(making, (request, contract), (own, title))?;
     wish.looked.environment_state.clone_from(&spec.environment_state);
     wish.looked.kept = making.host.home.run_dir(&found.run)?.path().to_path_buf();
@@ -183,7 +179,8 @@ fn contract(making: &Making<'_>, name: Option<&str>) -> Result<Contract, EngineE
     let Some(name) = name else { return Ok(Contract::careful("built-in")) };
     let found = making.inputs.contracts.get(name).cloned();
     found.ok_or_else(|| {
-        let what = format!("contract `{name}` is not on record: policies/contracts/{name}.yml was not there at the start");
+        let what =
+            format!("contract `{name}` is not on record: policies/contracts/{name}.yml was not there at the start");
         EngineError::failed(Code::ConfigInvalid, what)
     })
 }
@@ -227,7 +224,8 @@ fn filled(value: &Value, text: &dyn Fn(&str) -> Result<String, EngineError>) -> 
 pub fn gate(making: &Making<'_>, store: &Store, ask: &str) -> Result<Subject, EngineError> {
     let release = made_release(making).ok();
     let found = release.as_ref().map(|release| store.release(release)).transpose()?.flatten();
-    let hashes = |release: &ReleaseRecord| release.artifacts.iter().map(|(path, hash)| (path.clone(), hash.hex())).collect();
+    let hashes =
+        |release: &ReleaseRecord| release.artifacts.iter().map(|(path, hash)| (path.clone(), hash.hex())).collect();
     Ok(Subject {
         title: render(making, release.as_ref(), ask)?,
         kind: "step".to_owned(),

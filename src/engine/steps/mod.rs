@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod command;
 pub mod context;
+pub mod effect;
 pub mod gate;
 
 use std::collections::BTreeMap;

@@ -169,6 +169,35 @@ fn r_u8_f18_an_older_database_is_looked_at_as_it_is_and_migrated_by_the_first_wr
     }
 }
 
+/// What the program wrote just before it knew side effects (checked in): a run that succeeded, one that failed, one that waits.
+#[test]
+fn r_u8_f18_a_database_without_side_effects_is_looked_at_and_migrated() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agentrun.db");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/tests/databases/v3.db"), &path).unwrap();
+    let good = RunId::recorded("run_good_001");
+    let look = |store: &Store| {
+        let view = store.view(&good).unwrap();
+        assert!(view.actions.is_empty() && view.approvals.is_empty());
+        assert!(store.releases().unwrap().is_empty() && store.deployments(None).unwrap().is_empty());
+        assert!(store.undelivered(10).unwrap().is_empty(), "what was told before is not told now");
+        assert_eq!(view.usage.estimated.input, 100);
+        view
+    };
+    let before = std::fs::read(&path).unwrap();
+    let looking = Store::open_read_only(&path).unwrap().unwrap();
+    let seen = look(&looking);
+    drop(looking);
+    assert!(std::fs::read(&path).unwrap() == before, "looking migrates nothing");
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(look(&store), seen);
+    store.integrity().unwrap();
+    let waiting = RunId::recorded("run_limited_001");
+    store.claim(&waiting, &claim(RunEvent::Resume, 1), &ctx(3_000_000)).unwrap();
+    let copy = dir.path().join("agentrun.db.v3.bak");
+    assert_eq!(Store::open_read_only(&copy).unwrap().unwrap().runs(&RunFilter::All).unwrap().len(), 3);
+}
+
 #[test]
 fn r_u8_f18_an_upgrade_keeps_a_copy_and_is_done_once() {
     let mut world = World::new();

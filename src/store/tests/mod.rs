@@ -1,17 +1,23 @@
 //! The store's contract suite, against real files. Names begin with the id of the promise or fault that they show.
 
+mod agreements;
 mod claims;
 mod commits;
 mod concurrency;
+mod effect_machines;
+mod effects;
 mod files;
 mod laws;
 mod ledger;
 mod log;
 mod machines;
+mod sending;
 mod speed;
 mod starts;
+mod telling;
 mod turns;
 mod upgrades;
+mod wanting;
 
 #[path = "../../../tests/faulty_disk/mod.rs"]
 #[expect(dead_code, reason = "shared with the whole program's tests, which use all of it")]
@@ -105,7 +111,15 @@ fn process() -> Identity {
 
 fn claim(event: RunEvent, expected_fence: u64) -> Claim {
     let opened_by = if event == RunEvent::TakeOver { OpenedBy::Takeover } else { OpenedBy::Resume };
-    Claim { event, opened_by, holder: process(), lease_until: BootMs(60_000), expected_fence, attempts: None }
+    Claim {
+        event,
+        opened_by,
+        holder: process(),
+        lease_until: BootMs(60_000),
+        expected_fence,
+        attempts: None,
+        token: None,
+    }
 }
 
 fn key(text: &str) -> StepKey {
@@ -195,7 +209,7 @@ fn new_run(task: &str, marker: &str) -> NewRun {
         fresh: false,
         support_code: SupportCode::from_bits(7),
         key: None,
-        claim: Some(Holder { process: process(), lease_until: BootMs(60_000) }),
+        claim: Some(Holder { process: process(), lease_until: BootMs(60_000), token: None }),
     }
 }
 
