@@ -300,10 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unknown_outcome_admits_an_effect() {
-        let unknown = [Code::OutcomeUnknown, Code::KeyRetentionPassed];
+    fn only_an_unknown_outcome_and_a_deployment_that_is_not_good_admit_an_effect() {
         for code in Code::ALL {
-            assert_eq!(code.entry().effect != Effect::None, unknown.contains(code), "{code}");
+            let expected = match code {
+                Code::OutcomeUnknown | Code::KeyRetentionPassed => Effect::Maybe,
+                Code::VerifyFailed => Effect::Done,
+                _ => Effect::None,
+            };
+            assert_eq!(code.entry().effect, expected, "{code}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
 use crate::domain::lease::Holding;
 use crate::domain::manifest::Manifest;
-use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
+use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning, stands_at};
 use crate::domain::record::{ArtifactRecord, ArtifactType, RunView};
 use crate::domain::step::StepState;
 use crate::domain::task::StepKind;
@@ -82,13 +82,12 @@ fn rendered(host: &Host<'_>, held: &Held, dir: &RunDir, view: &RunView) -> Resul
 
 /// What a run at rest means.
 fn meaning_of(view: &RunView) -> Meaning {
-    let failed = view.steps.iter().find(|s| s.state == StepState::Failed);
     meaning(&MeaningInput {
         run: &view.run,
         holding: Holding::Free,
         now: now().utc,
         silent_after: view.inputs.policy.leases.ttl,
-        step: failed.map(|s| &s.key),
+        step: stands_at(view.run.status, &view.steps),
         wait: None,
     })
 }

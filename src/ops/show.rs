@@ -7,10 +7,9 @@ use super::queue;
 use crate::domain::budget::Budget;
 use crate::domain::event::EventKind;
 use crate::domain::failure::Code;
-use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning};
+use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning, stands_at};
 use crate::domain::record::RunView;
 use crate::domain::run::RunStatus;
-use crate::domain::step::StepState;
 use crate::domain::turn::wait_of;
 use crate::engine::host::now;
 use crate::engine::workspace::BRANCH_PIN;
@@ -48,14 +47,13 @@ pub fn own_run(place: &Place) -> Option<String> {
 pub fn of(place: &Place, store: &Store, view: RunView) -> Result<Shown, OpsError> {
     let limits = view.inputs.budget();
     let is_open = matches!(view.run.status, RunStatus::Pending | RunStatus::Running);
-    let at = view.steps.iter().find(|s| matches!(s.state, StepState::Running | StepState::Failed));
     let wait = if is_open { wait_of(&store.turns()?, &store.breakers()?, &view.run.id) } else { None };
     let meaning = meaning(&MeaningInput {
         run: &view.run,
         holding: queue::holding(store, &view.run)?,
         now: now().utc,
         silent_after: view.inputs.policy.leases.ttl,
-        step: at.map(|s| &s.key),
+        step: stands_at(view.run.status, &view.steps),
         wait: wait.as_ref(),
     });
     let branch = place.repo.pinned(view.run.id.as_str(), BRANCH_PIN)?.map(|_| format!("agentrun/{}", view.run.id));

@@ -105,8 +105,11 @@ pub(super) fn statement(filter: &RunFilter) -> (String, Vec<Value>) {
     let values = std::iter::once(Value::from(TENANT.to_owned())).chain(value).collect();
     let sql = format!(
         "SELECT {run}, r.title, \
+         coalesce((SELECT s.key FROM step s WHERE s.run = r.seq AND s.state = \
+           CASE r.status WHEN 'WAITING_APPROVAL' THEN 'WAITING_APPROVAL' WHEN 'OUTCOME_UNKNOWN' THEN 'UNKNOWN' END \
+          ORDER BY s.position LIMIT 1), \
          (SELECT s.key FROM step s WHERE s.run = r.seq AND s.state IN ('RUNNING', 'FAILED', 'UNKNOWN') \
-          ORDER BY s.state = 'RUNNING' DESC, s.finished_at DESC, s.position DESC LIMIT 1), \
+          ORDER BY s.state = 'RUNNING' DESC, s.finished_at DESC, s.position DESC LIMIT 1)), \
          (SELECT count(*) FROM attempt a WHERE a.run = r.seq AND a.state IN ('FAILED', 'LOST')), {usage} \
          FROM run r JOIN task t ON t.seq = r.task LEFT JOIN execution e ON e.run = r.seq \
          WHERE r.tenant = ?1 AND r.seq IN ({chosen}) GROUP BY r.seq ORDER BY r.seq DESC",

@@ -6,8 +6,9 @@ use crate::domain::failure::{Code, Retry};
 use crate::domain::ids::StepKey;
 use crate::domain::lease::Holding;
 use crate::domain::quantity::{Millis, UtcMs};
-use crate::domain::record::RunRecord;
+use crate::domain::record::{RunRecord, StepRecord};
 use crate::domain::run::RunStatus;
+use crate::domain::step::StepState;
 use crate::domain::text::neutral_line;
 use crate::domain::turn::Wait;
 use crate::words;
@@ -78,6 +79,16 @@ pub struct Meaning {
     pub next: Option<String>,
 }
 
+/// The step that a run stands at: the one that it works at or that it is parked on, else the one that failed.
+pub fn stands_at(status: RunStatus, steps: &[StepRecord]) -> Option<&StepKey> {
+    let states: &[StepState] = match status {
+        RunStatus::WaitingApproval => &[StepState::WaitingApproval],
+        RunStatus::OutcomeUnknown => &[StepState::Unknown],
+        _ => &[StepState::Running, StepState::Failed],
+    };
+    steps.iter().find(|step| states.contains(&step.state)).map(|step| &step.key)
+}
+
 /// What a run's state means.
 pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
     let run = input.run;
@@ -89,12 +100,19 @@ pub fn meaning(input: &MeaningInput<'_>) -> Meaning {
         RunStatus::Succeeded => rest(input, MeaningWord::Done, "done".to_owned(), format!("agentrun show {id}")),
         RunStatus::Canceled => canceled(input),
         RunStatus::WaitingApproval => {
-            let sentence = format!("waits for an approval{}", because(run));
-            rest(input, MeaningWord::NeedsAPerson, sentence, "agentrun approval list".to_owned())
+            let sentence = format!("waits for an approval{}{}", at_step(input), because(run));
+            let next = match input.step {
+                Some(step) => format!("agentrun approve {}", id.step(step)),
+                None => "agentrun approval list".to_owned(),
+            };
+            rest(input, MeaningWord::NeedsAPerson, sentence, next)
         }
         RunStatus::OutcomeUnknown => {
-            let sentence =
-                format!("an effect outside may have happened, nothing is sent until that is known{}", because(run));
+            let sentence = format!(
+                "an effect outside may have happened{}, nothing is sent until that is known{}",
+                at_step(input),
+                because(run)
+            );
             rest(input, MeaningWord::NeedsAPerson, sentence, "agentrun reconcile".to_owned())
         }
         RunStatus::ReviewRequired | RunStatus::Blocked => review(input),

@@ -93,6 +93,26 @@ fn fr_k8_a_parked_run_says_for_what_since_when_and_how_to_go_on() {
 }
 
 #[test]
+fn r_u4_a_parked_run_names_the_step_that_it_is_parked_on() {
+    let mut steps = crate::domain::sample::view(RunStatus::Failed).steps;
+    (steps[0].state, steps[1].state) = (StepState::WaitingApproval, StepState::Unknown);
+    let at = |status| stands_at(status, &steps).cloned();
+    assert_eq!(at(RunStatus::WaitingApproval), Some(steps[0].key.clone()));
+    assert_eq!(at(RunStatus::OutcomeUnknown), Some(steps[1].key.clone()));
+    assert_eq!(at(RunStatus::Failed), Some(key("qa")));
+    assert_eq!(stands_at(RunStatus::WaitingApproval, &[]), None);
+    let nameless = MeaningInput {
+        run: &run(RunStatus::WaitingApproval),
+        holding: Holding::Free,
+        now: crate::domain::sample::at(300),
+        silent_after: Millis::secs(60),
+        step: None,
+        wait: None,
+    };
+    assert_eq!(meaning(&nameless).next.as_deref(), Some("agentrun approval list"));
+}
+
+#[test]
 fn a_wait_says_how_long_and_whether_somebody_waits() {
     let waiting = run(RunStatus::Retrying);
     let held = read(&waiting, Holding::Held, at(300));

@@ -1,8 +1,12 @@
 //! Whether going on with a run is safe (R-S5): every fact of the record against what is there now, each difference with its
 //! old and new value and a verdict of its own.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::{ApprovalId, ReleaseId};
 use crate::words;
 
 words! {
@@ -62,6 +66,57 @@ pub struct Difference {
     pub note: String,
 }
 
+/// What a delivery rests on: as it was recorded, or as it is found now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeliveryFacts {
+    /// Approvals that count: by their id, the digest of what they cover. As found now: of what they would have to cover.
+    pub approvals: BTreeMap<ApprovalId, Sha256Hash>,
+    /// The release that the run made: its name, and the hash of its commit and artifacts.
+    pub release: Option<(ReleaseId, Sha256Hash)>,
+    /// The configuration of each environment that was approved or deployed to, by the environment's name.
+    pub environments: BTreeMap<String, Sha256Hash>,
+}
+
+/// What differs in what a delivery rests on. A release is a name for one content: another one under its name is past
+/// repair. An approval that no longer covers what would be done never counts again, whoever accepts the difference: going on
+/// asks anew (R-S8).
+pub fn delivery_differences(recorded: &DeliveryFacts, present: &DeliveryFacts) -> Vec<Difference> {
+    use DifferenceCode as D;
+    let mut found = Vec::new();
+    for (id, was) in &recorded.approvals {
+        let is = present.approvals.get(id);
+        if is != Some(was) {
+            let values = (Some(format!("{id} {was}")), is.map(|is| format!("{id} {is}")));
+            let note = "an approval does not cover what would be done now; it is asked for again";
+            found.push(differs(D::ApprovalInvalid, values, ResumeVerdict::ReviewRequired, note));
+        }
+    }
+    let shown = |release: &Option<(ReleaseId, Sha256Hash)>| release.as_ref().map(|(id, hash)| format!("{id} {hash}"));
+    if recorded.release.is_some() && recorded.release != present.release {
+        let note = "the release that the run made is gone or another";
+        let values = (shown(&recorded.release), shown(&present.release));
+        found.push(differs(D::ReleaseChanged, values, ResumeVerdict::ResumeBlocked, note));
+    }
+    for (environment, was) in &recorded.environments {
+        let is = present.environments.get(environment);
+        if is != Some(was) {
+            let values = (Some(format!("{environment} {was}")), is.map(|is| format!("{environment} {is}")));
+            let note = "the configuration of an environment is another";
+            found.push(differs(D::EnvironmentChanged, values, ResumeVerdict::ReviewRequired, note));
+        }
+    }
+    found
+}
+
+fn differs(
+    code: DifferenceCode,
+    (old, new): (Option<String>, Option<String>),
+    verdict: ResumeVerdict,
+    note: &str,
+) -> Difference {
+    Difference { code, old, new, verdict, note: note.to_owned() }
+}
+
 /// The verdict over all differences, those left out that a person has accepted by their code.
 pub fn verdict(differences: &[Difference], accepted: &[DifferenceCode]) -> ResumeVerdict {
     let open = differences
@@ -90,5 +145,28 @@ mod tests {
         assert_eq!(verdict(std::slice::from_ref(&review), &[DifferenceCode::WorktreeChanged]), ResumeVerdict::Valid);
         let all = [DifferenceCode::WorktreeChanged, DifferenceCode::ArtifactMissing];
         assert_eq!(verdict(&[review, blocked], &all), ResumeVerdict::ResumeBlocked);
+    }
+
+    #[test]
+    fn r_s5_r_s8_what_a_delivery_rests_on_is_compared_and_a_replaced_release_blocks() {
+        use DifferenceCode as D;
+        use ResumeVerdict as V;
+        let hash = |text: &str| Sha256Hash::of(text.as_bytes());
+        let facts = |approved: &str, release: &str, environment: &str| DeliveryFacts {
+            approvals: BTreeMap::from([(ApprovalId::recorded("apr_A"), hash(approved))]),
+            release: Some((ReleaseId::recorded("r1"), hash(release))),
+            environments: BTreeMap::from([("production".to_owned(), hash(environment))]),
+        };
+        let recorded = facts("a", "r", "e");
+        let codes = |present: &DeliveryFacts| -> Vec<_> {
+            delivery_differences(&recorded, present).iter().map(|d| (d.code, d.verdict)).collect()
+        };
+        assert_eq!(codes(&recorded), []);
+        assert_eq!(codes(&facts("b", "r", "e")), [(D::ApprovalInvalid, V::ReviewRequired)]);
+        assert_eq!(codes(&facts("a", "s", "e")), [(D::ReleaseChanged, V::ResumeBlocked)]);
+        assert_eq!(codes(&facts("a", "r", "f")), [(D::EnvironmentChanged, V::ReviewRequired)]);
+        assert_eq!(codes(&DeliveryFacts::default()).len(), 3, "what is gone differs as well");
+        let more = delivery_differences(&DeliveryFacts::default(), &recorded);
+        assert_eq!(more, [], "what was not recorded yet is no difference");
     }
 }

@@ -6,7 +6,7 @@ use crate::domain::machine::Word as _;
 use crate::domain::plan::phase::next_phase;
 use crate::domain::run::{ATTEMPT, AttemptEvent, AttemptState, PHASE, PhaseEvent, RUN, RunStatus};
 use crate::domain::step::{STEP, StepState};
-use crate::store::StoreError;
+use crate::store::{RunFilter, StoreError};
 
 /// Puts a state into the database past the store, so that every pair can be tried.
 fn force(world: &World, table: &str, column: &str, value: &str) {
@@ -127,6 +127,20 @@ fn r_m5_a_run_without_a_check_enters_the_phase_that_it_comes_to() {
         }
     }
     world.check_chains();
+}
+
+#[test]
+fn r_u4_a_list_names_the_step_that_a_run_is_parked_on() {
+    let mut world = World::new();
+    let hold = world.started(&new_run("182", "a"));
+    world.record(&hold, &[step("codex", StepEvent::Begin), step("codex", StepEvent::Fail)]).unwrap();
+    world.record(&hold, &[step("qa", StepEvent::Ask), step("lint", StepEvent::Begin)]).unwrap();
+    world.record(&hold, &[step("lint", StepEvent::LoseOutcome)]).unwrap();
+    for (status, parked_on) in [("WAITING_APPROVAL", "qa"), ("OUTCOME_UNKNOWN", "lint")] {
+        force(&world, "run", "status", status);
+        let listed = world.store.runs(&RunFilter::All).unwrap();
+        assert_eq!(listed[0].step, Some(key(parked_on)), "{status}");
+    }
 }
 
 #[test]
