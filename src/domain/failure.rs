@@ -295,9 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unknown_outcome_admits_an_effect() {
+    fn only_codes_of_an_effect_admit_one() {
         for code in Code::ALL {
-            assert_eq!(code.entry().effect != Effect::None, *code == Code::OutcomeUnknown, "{code}");
+            let wanted = match code {
+                Code::OutcomeUnknown | Code::KeyRetentionPassed => Effect::Maybe,
+                Code::VerifyFailed => Effect::Done,
+                _ => Effect::None,
+            };
+            assert_eq!(code.entry().effect, wanted, "{code}");
         }
     }
 

@@ -335,6 +335,8 @@ fn word(end: &AttemptEnd) -> String {
         AttemptEnd::Done => "done".into(),
         AttemptEnd::Failed(failure) => format!("failed, {}", failure.code),
         AttemptEnd::UsedUp(_) => "no attempt left".into(),
+        AttemptEnd::Waiting(_) => "waits for a person".into(),
+        AttemptEnd::Unknown(_) => "an outcome that nobody knows".into(),
         AttemptEnd::Stopped(cause) => format!("stopped, {cause:?}"),
     }
 }
