@@ -230,7 +230,7 @@ fn r_p3_policy_test_proves_rules_and_names_the_line_of_what_fails() {
         "{}",
         out.stderr
     );
-    world.write("one.yml", &CASES.lines().take(3).map(|line| format!("{line}\n")).collect::<String>());
+    world.write("one.yml", &format!("{}\n", CASES.lines().take(3).collect::<Vec<_>>().join("\n")));
     let out = world.run(&["policy", "test", "one.yml"]);
     assert_eq!((out.exit, out.stdout.as_str()), (0, "2 cases passed, 0 failed\n"), "{}", out.stderr);
     assert!(!world.state("").exists(), "nothing is written");

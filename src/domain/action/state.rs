@@ -41,8 +41,12 @@ words! {
         Withdraw = "withdraw",
         /// The same is wanted again after it was withdrawn.
         Renew = "renew",
+        /// It was there before it was sent: somebody else had done it.
+        Adopt = "adopt",
         /// It is sent.
         Start = "start",
+        /// It is sent once more under the same key while nobody knows: the other side makes one effect of both.
+        Resend = "resend",
         /// The other side accepted it.
         Accept = "accept",
         /// The other side said that it is done.
@@ -85,11 +89,18 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
         },
         Row { from: &[S::Ready, S::WaitingApproval, S::Failed], event: E::Withdraw, to: S::Canceled, needs: None },
         Row { from: &[S::Canceled], event: E::Renew, to: S::Ready, needs: None },
+        Row { from: &[S::Ready], event: E::Adopt, to: S::Succeeded, needs: Some("asking found it") },
         Row {
             from: &[S::Ready],
             event: E::Start,
             to: S::Started,
             needs: Some("policy, approval, fence and lease in the same transaction"),
+        },
+        Row {
+            from: &[S::OutcomeUnknown],
+            event: E::Resend,
+            to: S::Started,
+            needs: Some("the other side knows it by its key; the rest as for start"),
         },
         Row { from: &[S::Started], event: E::Accept, to: S::InProgress, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Succeed, to: S::Succeeded, needs: None },
@@ -157,7 +168,8 @@ pub static APPROVAL: Machine<ApprovalState, ApprovalEvent> = Machine {
     rows: &[
         Row { from: &[A::Open], event: ApprovalEvent::Approve, to: A::Approved, needs: Some("one of its approvers") },
         Row { from: &[A::Open], event: ApprovalEvent::Reject, to: A::Rejected, needs: Some("one of its approvers") },
-        Row { from: &[A::Open, A::Approved], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
+        // One that was used lets the same be sent again after a lost answer; once revoked, it does not (R-A9).
+        Row { from: &[A::Open, A::Approved, A::Used], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
         Row {
             from: &[A::Open, A::Approved],
             event: ApprovalEvent::Expire,
