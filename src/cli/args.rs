@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::verbs::replay_agent;
+use super::verbs::{policy, replay_agent};
 
 /// Run AI coding agents so that nothing is lost, done twice, or spent past its budget.
 #[derive(Debug, Parser)]
@@ -82,6 +82,8 @@ pub enum Verb {
     Artifact(ArtifactArgs),
     /// The audit log.
     Audit(AuditArgs),
+    /// What the rules are, whether they say what they should, and why.
+    Policy(policy::PolicyArgs),
     /// What an error code means, and what to do.
     Explain(ExplainArgs),
     /// Is this machine and repository fit?

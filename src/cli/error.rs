@@ -154,7 +154,9 @@ pub fn hint(code: Code) -> &'static str {
         Code::StepBlocked => "see which step failed: agentrun show {run}",
         Code::BudgetExceeded => "raise the limit, then: agentrun resume {run}",
         Code::BudgetUnenforceable => "give the agent a `price` in the policy, or remove the limit",
-        Code::PolicyDenied => "see the policy: automation-policy.yml",
+        Code::PolicyDenied => {
+            "see which rule decides: agentrun policy explain --command LINE; the rules: automation-policy.yml"
+        }
         Code::ReviewRequired => {
             "look at the differences: agentrun resume {run} --dry-run; accept one with --accept CODE"
         }

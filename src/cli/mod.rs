@@ -73,6 +73,7 @@ fn dispatch(session: &mut Session, verb: Verb) -> Result<Exit, CliError> {
         Verb::Fingerprint(args) => verbs::fingerprint::run(session, &args),
         Verb::Artifact(args) => verbs::artifact::run(session, &args),
         Verb::Audit(args) => verbs::audit::run(session, &args),
+        Verb::Policy(args) => verbs::policy::run(session, &args),
         Verb::Explain(args) => verbs::explain::run(session, &args),
         Verb::Doctor(args) => verbs::doctor::run(session, &args),
         Verb::Gc(args) => verbs::gc::run(session, &args),

@@ -2,6 +2,7 @@
 //! file, line and column. A file that exists and is broken is never replaced by a default (F90). Nothing here decides
 //! anything about a run, and files come through a [`Source`], so that a policy can also be read from a commit.
 
+pub mod cases;
 pub mod contract;
 pub mod env_vars;
 pub mod policy;
@@ -13,6 +14,7 @@ mod check;
 mod error;
 mod fields;
 
+pub use cases::{case_files, load_cases};
 pub use contract::{load_contract, load_contracts};
 pub use error::ConfigError;
 pub use policy::{LoadedPolicy, load_policy};

@@ -88,8 +88,9 @@ pub fn policy(place: &Place, policy_ref: Option<&str>) -> Result<PolicyFound, Op
 
 /// Reads task, policy and prompts.
 pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRule) -> Result<Given, OpsError> {
-    let PolicyFound { loaded, contracts, rev } = policy(place, choices.policy_ref.as_deref())?;
-    let (spec, prompts) = task_of(place, task, &loaded, choices)?;
+    let policy = policy(place, choices.policy_ref.as_deref())?;
+    let (spec, prompts) = task_of(place, task, &policy, choices)?;
+    let PolicyFound { loaded, contracts, rev } = policy;
     let named = match task {
         TaskChoice::Named(name) => Some(name.clone()),
         TaskChoice::Prompt { .. } => None,
@@ -109,12 +110,13 @@ pub fn given(place: &Place, task: &TaskChoice, choices: &Choices, dirty: DirtyRu
 fn task_of(
     place: &Place,
     task: &TaskChoice,
-    policy: &LoadedPolicy,
+    policy: &PolicyFound,
     choices: &Choices,
 ) -> Result<TaskAndPrompts, OpsError> {
     let source = DiskSource::new(place.repo.root());
     let overrides = Overrides { agent: choices.agent.clone(), inputs: choices.inputs.clone() };
-    let context = TaskContext { policy, overrides: &overrides, contracts: None };
+    let contracts: Vec<String> = policy.contracts.keys().cloned().collect();
+    let context = TaskContext { policy: &policy.loaded, overrides: &overrides, contracts: Some(&contracts) };
     let spec = match task {
         TaskChoice::Named(name) => {
             let found = config::find_task(&source, name)?;
@@ -133,7 +135,7 @@ pub fn present(place: &Place, inputs: &RunInputs) -> Present {
     let policy = policy(place, policy_ref.as_deref());
     let choices = Choices { agent, inputs: inputs.spec.inputs.clone(), ..Choices::default() };
     let task = match (&policy, task) {
-        (Ok(found), Some(name)) => Some(task_of(place, &TaskChoice::Named(name), &found.loaded, &choices)),
+        (Ok(found), Some(name)) => Some(task_of(place, &TaskChoice::Named(name), found, &choices)),
         _ => None,
     };
     let policy = policy.map(|PolicyFound { loaded, rev, .. }| PresentPolicy {

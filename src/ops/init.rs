@@ -13,8 +13,9 @@ struct Template {
     text: &'static str,
 }
 
-const FILES: [Template; 5] = [
+const FILES: [Template; 6] = [
     Template { path: "automation-policy.yml", text: include_str!("init/automation-policy.yml") },
+    Template { path: "policies/cases/rules.yml", text: include_str!("init/rules.yml") },
     Template { path: "tasks/hello.yml", text: include_str!("init/hello.yml") },
     Template { path: "tasks/hello.events.jsonl", text: include_str!("init/hello.events.jsonl") },
     Template { path: "tasks/hello.patch", text: include_str!("init/hello.patch") },

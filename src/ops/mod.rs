@@ -21,6 +21,7 @@ pub mod init;
 pub mod logs;
 pub mod on_end;
 pub mod place;
+pub mod policy;
 pub mod queue;
 pub mod recover;
 pub mod replay;

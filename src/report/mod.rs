@@ -4,7 +4,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | [`input`] | what a report is made of |
-//! | [`run_json`], [`record_json`], [`machine_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
+//! | [`run_json`], [`record_json`], [`machine_json`], [`policy_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
 //! | [`document`] | how a JSON document is written |
 //! | [`compare`] | what differs between two runs or attempts, as data |
 //! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
@@ -23,6 +23,7 @@ pub mod junit;
 pub mod machine_json;
 pub mod markdown;
 mod phrase;
+pub mod policy_json;
 pub mod providers;
 pub mod record_json;
 pub mod run_json;

@@ -11,6 +11,7 @@ use super::machine_json::{
     CheckState, DoctorCheck, ErrorDocument, GcDocument, GcItem, InitDocument, doctor_json, error_json, explain_json,
     gc_json, init_json,
 };
+use super::policy_json::{PolicyCheckDocument, policy_check_json, policy_explain_json, policy_test_json};
 use super::providers::ProviderLine;
 use super::record_json::{
     FingerprintDocument, ResumeDifference, ResumeDocument, artifacts_json, budget_json, diff_json, events_json,
@@ -26,11 +27,17 @@ use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::machine::Word;
 use crate::domain::outcome::{ProcessFact, Verification};
 use crate::domain::plan::meaning::{MeaningWord, Reading};
+use crate::domain::policy::case::{PolicyCase, Wanted, verdict};
+use crate::domain::policy::command::read_command;
+use crate::domain::policy::condition::Held;
+use crate::domain::policy::decide::readings;
+use crate::domain::policy::kinds::ActionClass;
+use crate::domain::policy::{ActionType, Policy, Rule, Verdict};
 use crate::domain::record::ArtifactType;
 use crate::domain::run::{AttemptState, OpenedBy, Phase, RunStatus};
 use crate::domain::sample::{T0, breaker, event, key, meaning_of, view};
 use crate::domain::step::StepState;
-use crate::domain::task::StepKind;
+use crate::domain::task::{CommandLine, StepKind};
 
 fn schema(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/reference/schemas/{name}.json"));
@@ -225,6 +232,44 @@ fn r_u2_commands_without_a_record_have_schemas() {
 }
 
 #[test]
+fn r_p3_what_a_policy_says_has_schemas() {
+    let rule = |id: &str, verdict, action: &str| Rule {
+        id: id.to_owned(),
+        verdict,
+        action: action.to_owned(),
+        when: [("force".to_owned(), "true".to_owned())].into(),
+        approval: None,
+    };
+    let rules = vec![rule("a", Verdict::Deny, "git.push"), rule("b", Verdict::Approve, "deploy")];
+    let policy = Policy { version: "v1".to_owned(), rules, ..Policy::default() };
+    let types: Vec<_> = ActionType::ALL.iter().map(|kind| policy.terms(*kind)).collect();
+    let (files, remarks) = (["automation-policy.yml".to_owned()], ["worth a look".to_owned()]);
+    for rev in [None, Some("main")] {
+        let sha256 = "00".repeat(32);
+        check(&policy_check_json(&PolicyCheckDocument {
+            version: "v1",
+            sha256: &sha256,
+            rev,
+            files: &files,
+            rules: 2,
+            cases: 1,
+            types: &types,
+            remarks: &remarks,
+        }));
+    }
+    for line in ["git push -f", "git push $X", "true"] {
+        let wanted = Wanted::Command(CommandLine::Shell(line.to_owned()), std::collections::BTreeMap::new());
+        let effects = read_command(&CommandLine::Shell(line.to_owned()), &std::collections::BTreeMap::new()).effects;
+        let read: Vec<_> = effects.into_iter().map(|asked| (asked.clone(), readings(&policy, &asked))).collect();
+        check(&policy_explain_json("v1", &verdict(&policy, &wanted), &read));
+        let (name, place) = (line.to_owned(), "policies/cases/x.yml:3".to_owned());
+        let case = PolicyCase { name, place, wanted, verdict: Verdict::Deny, rule: Some("a".to_owned()) };
+        let failure = case.failure(&policy);
+        check(&policy_test_json("v1", &[(case, failure)]));
+    }
+}
+
+#[test]
 fn closed_lists_are_those_of_the_domain() {
     fn words<W: Word>() -> Value {
         W::ALL.iter().map(|w| w.word()).collect()
@@ -251,6 +296,10 @@ fn closed_lists_are_those_of_the_domain() {
         ("CheckState", words::<CheckState>()),
         ("BreakerState", words::<BreakerState>()),
         ("BreakerCause", words::<Cause>()),
+        ("Verdict", words::<Verdict>()),
+        ("Held", words::<Held>()),
+        ("ActionType", words::<ActionType>()),
+        ("ActionClass", words::<ActionClass>()),
     ];
     let mut seen = std::collections::BTreeSet::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/schemas");

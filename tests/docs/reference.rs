@@ -236,6 +236,9 @@ fn json() -> String {
         .to_owned();
     let by = BTreeMap::from([
         ("apply", "`apply`"),
+        ("policy-check", "`policy check`"),
+        ("policy-test", "`policy test`"),
+        ("policy-explain", "`policy explain`"),
         ("artifacts", "`artifact list`, `artifact verify`"),
         ("budget", "`show --budget`"),
         ("catalogue", "`explain` without a code"),

@@ -200,3 +200,107 @@ fn the_isolated_copy_has_no_remote_to_push_to() {
     assert_eq!(exit, 0, "{run:#}");
     assert_eq!(fs::read_to_string(world.path("remotes")).unwrap(), "");
 }
+
+const CASES: &str = "cases:\n\
+    - { name: forced, command: git push -f, expect: deny, rule: no-force-push }\n\
+    - { name: asked, action: deploy, with: { environment: production }, expect: approve }\n\
+    - { name: wrong, action: export, expect: allow }\n\
+    - { name: wrong rule, command: git push -f, expect: deny, rule: no-deleted-branch }\n";
+
+#[test]
+fn r_p3_policy_test_proves_rules_and_names_the_line_of_what_fails() {
+    let world = world();
+    world.write("policies/cases/a.yml", CASES);
+    let out = world.run(&["policy", "test"]);
+    assert_eq!(out.exit, 1, "{}{}", out.stdout, out.stderr);
+    for expected in [
+        "policies/cases/a.yml:4: wrong: expected allow, found approve",
+        "policies/cases/a.yml:5: wrong rule",
+        "2 cases passed, 2 failed",
+    ] {
+        assert!(out.stdout.contains(expected), "{expected}: {}", out.stdout);
+    }
+    let (exit, tested) = world.json(&["policy", "test"]);
+    assert_eq!((exit, &tested["passed"], &tested["failed"]), (1, &2.into(), &2.into()), "{tested:#}");
+    world.write("policies/cases/b.yml", "cases:\n- { name: x, action: deploy, expect: alow }\n");
+    let out = world.run(&["policy", "test"]);
+    assert_eq!(out.exit, 10);
+    assert!(
+        out.stderr.contains("policies/cases/b.yml:2:") && out.stderr.contains("did you mean `allow`"),
+        "{}",
+        out.stderr
+    );
+    world.write("one.yml", &format!("{}\n", CASES.lines().take(3).collect::<Vec<_>>().join("\n")));
+    let out = world.run(&["policy", "test", "one.yml"]);
+    assert_eq!((out.exit, out.stdout.as_str()), (0, "2 cases passed, 0 failed\n"), "{}", out.stderr);
+    assert!(!world.state("").exists(), "nothing is written");
+}
+
+#[test]
+fn r_p3_policy_explain_says_which_rule_decides_and_which_did_not_fit() {
+    let world = world();
+    let (exit, explained) = world.json(&["policy", "explain", "--command", "sh push.sh"]);
+    assert_eq!((exit, &explained["decision"]["rule"]), (0, &"no-force-push".into()), "{explained:#}");
+    let rules = explained["effects"][0]["rules"].as_array().unwrap();
+    assert_eq!((&rules[1]["fits"], &rules[1]["conditions"][0]["held"]), (&false.into(), &"does_not_hold".into()));
+    let (exit, explained) = world.json(&["policy", "explain", "database.write", "--attr", "environment=staging"]);
+    assert_eq!((exit, &explained["decision"]["verdict"]), (0, &"approve".into()), "{explained:#}");
+    assert_eq!(world.run(&["policy", "explain"]).exit, 2);
+}
+
+#[test]
+fn r_a20_policy_check_lists_the_types_and_names_what_is_missing() {
+    let world = world();
+    world.policy(&[
+        ("rules", RULES),
+        ("retry", "{ per: { deploy: { attempts: 2 } } }"),
+        ("retention", "{ deploy: release }"),
+    ]);
+    let (exit, checked) = world.json(&["policy", "check"]);
+    assert_eq!(exit, 0, "{checked:#}");
+    let deploy = &checked["types"][0];
+    assert_eq!(
+        (&deploy["type"], &deploy["class"], &deploy["tries"]),
+        (&"deploy".into(), &"long_job".into(), &2.into())
+    );
+    assert_eq!((&deploy["retention"], &deploy["approval"]["verdict"]), (&"release".into(), &"approve".into()));
+    let missing: Vec<_> = deploy["missing"].as_array().unwrap().iter().map(|m| m["key"].as_str().unwrap()).collect();
+    assert_eq!(missing, ["actions.deploy", "send_budget.deploy", "a rule for deploy"]);
+    assert!(world.run(&["policy", "check"]).stdout.contains("remark: there are no cases"));
+    // The policy of another revision.
+    world.git(&["add", "automation-policy.yml"]);
+    world.git(&["commit", "-q", "-m", "policy"]);
+    world.write("automation-policy.yml", "version: [\n");
+    assert_eq!(world.run(&["policy", "check"]).exit, 10);
+    let (exit, checked) = world.json(&["policy", "check", "--policy-ref", "HEAD"]);
+    assert_eq!((exit, &checked["policy_ref"]), (0, &"HEAD".into()));
+}
+
+#[test]
+fn f90_without_a_policy_effects_are_denied_and_a_broken_one_is_no_default() {
+    let world = world();
+    let path = world.repo().join("automation-policy.yml");
+    fs::remove_file(&path).unwrap();
+    let (exit, explained) = world.json(&["policy", "explain", "notification"]);
+    assert_eq!((exit, &explained["decision"]["verdict"]), (0, &"deny".into()), "{explained:#}");
+    for broken in ["", "version: v1\nrules: [ { id: a, deny: git.push, when: { forse: true } } ]\n"] {
+        fs::write(&path, broken).unwrap();
+        for args in [&["policy", "check"][..], &["policy", "explain", "deploy"], &["policy", "test"]] {
+            assert_eq!(world.run(args).exit, 10, "{broken:?} {args:?}");
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/nowhere", &path).unwrap();
+    assert_eq!(world.run(&["policy", "check"]).exit, 10);
+}
+
+#[test]
+fn r_p3_what_init_writes_proves_itself_and_so_do_the_rules_of_this_repository() {
+    let world = World::empty();
+    fs::remove_file(world.repo().join("prompts/do.md")).unwrap();
+    assert_eq!(world.run(&["init"]).exit, 0);
+    let out = world.run(&["policy", "test"]);
+    assert_eq!(out.exit, 0, "{}{}", out.stdout, out.stderr);
+    let own = world.run(&["-C", env!("CARGO_MANIFEST_DIR"), "policy", "test"]);
+    assert_eq!(own.exit, 0, "{}{}", own.stdout, own.stderr);
+}

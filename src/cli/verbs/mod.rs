@@ -14,6 +14,7 @@ pub mod gc;
 pub mod init;
 pub mod logs;
 pub mod man;
+pub mod policy;
 pub mod replay_agent;
 pub mod resume;
 pub mod show;

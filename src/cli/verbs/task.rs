@@ -17,16 +17,22 @@ pub fn choice(args: &TaskArgs) -> TaskChoice {
 
 /// What the command line adds to the files.
 pub fn choices(args: &TaskArgs) -> Result<Choices, CliError> {
-    let mut inputs = BTreeMap::new();
-    for pair in &args.inputs {
+    let inputs = pairs("--input", &args.inputs)?;
+    Ok(Choices { agent: args.agent.clone(), inputs, base: args.base.clone(), policy_ref: args.policy_ref.clone() })
+}
+
+/// `NAME=VALUE`, each name once.
+pub fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, CliError> {
+    let mut values = BTreeMap::new();
+    for pair in given {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(CliError::usage(format!("--input `{pair}` is not of the form NAME=VALUE")));
+            return Err(CliError::usage(format!("{option} `{pair}` is not of the form NAME=VALUE")));
         };
-        if inputs.insert(name.to_owned(), value.to_owned()).is_some() {
-            return Err(CliError::usage(format!("--input `{name}` is given twice")));
+        if values.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(CliError::usage(format!("{option} `{name}` is given twice")));
         }
     }
-    Ok(Choices { agent: args.agent.clone(), inputs, base: args.base.clone(), policy_ref: args.policy_ref.clone() })
+    Ok(values)
 }
 
 /// What to do about a dirty checkout.

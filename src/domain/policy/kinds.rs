@@ -24,8 +24,9 @@ words! {
     }
 }
 
-/// How often an action is tried where the policy does not say: once. What failed without any effect is then a person's to repeat.
-const CAREFUL_TRIES: u64 = 1;
+/// How often an action is sent where the policy does not say. Only what is known to have had no effect is sent again, under the
+/// same key.
+const CAREFUL_TRIES: u64 = 3;
 
 /// What holds for one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -95,15 +96,20 @@ impl Policy {
         let asked = Asked { action: kind.word().to_owned(), values: BTreeMap::new() };
         let approval = decide(self, &asked);
         let (sends, retention) = (Some(self.send_limit(kind)), self.retention.get(kind.word()).copied());
+        let has_budget = [kind.word(), "default"].iter().any(|name| self.send_budget.contains_key(*name));
         let gaps = [
             (self.actions.types.contains_key(&kind), format!("actions.{kind}"), "the clocks of `actions` hold"),
             (
                 self.retry.per.contains_key(kind.word()),
                 format!("retry.per.{kind}"),
-                "tried once, never again by itself",
+                "sent three times at most, and again only when nothing happened",
             ),
-            (sends.is_some(), format!("send_budget.{kind}"), "every send stands alone: no limit over time"),
-            (retention.is_some(), format!("retention.{kind}"), "its record is kept without end"),
+            (has_budget, format!("send_budget.{kind}"), "three sends to one target in five minutes, then a person"),
+            (
+                retention.is_some(),
+                format!("retention.{kind}"),
+                "its record answers an equal request for seven days, that of a deployment for ever",
+            ),
             (approval.rule.is_some(), format!("a rule for {kind}"), NO_RULE),
         ];
         let missing = gaps.into_iter().filter(|(there, ..)| !there);
@@ -134,7 +140,7 @@ mod tests {
         let policy = Policy { version: "v1".to_owned(), ..Policy::default() };
         for kind in ActionType::ALL {
             let terms = policy.terms(*kind);
-            assert_eq!((terms.tries, terms.approval.verdict, terms.missing.len()), (1, Verdict::Approve, 5), "{kind}");
+            assert_eq!((terms.tries, terms.approval.verdict, terms.missing.len()), (3, Verdict::Approve, 5), "{kind}");
             assert!(terms.key.starts_with(kind.word()) && !terms.unknown.is_empty());
         }
         let mut told = policy;

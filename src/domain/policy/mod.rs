@@ -1,5 +1,6 @@
 //! The policy of a repository: limits, clocks, agents and rules (R-P1, R-P4), with the defaults that hold without a file.
 
+pub mod case;
 pub mod command;
 pub mod compat;
 pub mod condition;

@@ -9,7 +9,6 @@ use crate::domain::action::record::ReadingRecord;
 use crate::domain::action::{ActionEvent, ActionFacts, ActionMove, ActionRecord, ActionRequest, ActionState};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::lease::{Holding, holding};
-use crate::domain::machine::Word as _;
 use crate::domain::plan::action_flow::{self, Facts, Next};
 use crate::domain::plan::after_failure::{Tried, backoff};
 use crate::domain::plan::reconcile::Verdict;
@@ -21,9 +20,6 @@ use crate::engine::run::this_process;
 use crate::failpoints::{self, When};
 use crate::process::identity::liveness;
 use crate::store::{ActionClaim, ActionStep, Answered, Assignment, Hold, NotSent, Sending, Store, StoreError};
-
-/// How often an action is sent, where the policy does not say.
-const TRIES: u32 = 3;
 
 /// How much longer than a call the right to make it lasts.
 const MARGIN: Millis = Millis(30_000);
@@ -165,8 +161,7 @@ fn right_lasts(errand: &Errand<'_>) -> Millis {
 
 fn facts_of<'r>(errand: &Errand<'_>, action: &ActionRecord, readings: &'r [ReadingRecord]) -> Facts<'r> {
     let policy = errand.policy;
-    let ceiling = policy.retry.per.get(action.kind.word());
-    let tries = ceiling.map_or(TRIES, |c| u32::try_from(c.attempts).unwrap_or(u32::MAX));
+    let tries = u32::try_from(policy.tries(action.kind)).unwrap_or(u32::MAX);
     let first = u64::from(action.tries);
     let seed =
         action.request_hash.0.iter().fold(first, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));

@@ -7,9 +7,9 @@ use super::end::Success;
 use crate::domain::action::record::{DeploymentRecord, ReleaseRecord};
 use crate::domain::action::state::{DeploymentEvent, DeploymentState};
 use crate::domain::failure::{Code, Failure};
-use crate::domain::ids::{ReleaseId, StepKey};
+use crate::domain::ids::StepKey;
+use crate::domain::plan::phase::phase_event;
 use crate::domain::quantity::UtcMs;
-use crate::domain::run::PhaseEvent;
 use crate::domain::step::StepEvent;
 use crate::domain::task::{StepBody, StepKind, StepSpec};
 use crate::engine::action::errand::{For, UnderWay, tell};
@@ -30,7 +30,7 @@ impl<'a> Attempt<'a> {
         let reached = self.reached(&step.key)?;
         let made = {
             let making = self.making(step, &reached);
-            effect::render(&making, None, release).map(ReleaseId::recorded)
+            effect::render(&making, None, release).and_then(effect::release_id)
         };
         let id = match made {
             Ok(id) => id,
@@ -54,7 +54,9 @@ impl<'a> Attempt<'a> {
             }
             Err(error) => return Err(error.into()),
         }
-        self.held.move_phase(PhaseEvent::MakeRelease)?;
+        if let Some(event) = phase_event(step.kind(), StepEvent::Succeed) {
+            self.held.move_phase(event)?;
+        }
         let success = Success { name: "RELEASE_PREPARED", commit: Some(reached.commit), ended: None };
         self.succeed_with(step, success, artifacts)?;
         self.settled_outside()

@@ -15,7 +15,7 @@ use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{ApprovalId, StepKey};
-use crate::domain::plan::pipeline::Move;
+use crate::domain::plan::pipeline::{self, Move};
 use crate::domain::policy::decide::Decision;
 use crate::domain::policy::{ActionType, ApprovalTerms, Verdict};
 use crate::domain::quantity::Millis;
@@ -58,7 +58,8 @@ impl<'a> Attempt<'a> {
                 open.extend(self.gate_one(step_move, &step)?);
             }
         }
-        Ok(open)
+        let attempt = self.held.hold.attempt;
+        Ok(pipeline::together(&self.held.inputs.spec, &self.held.steps, attempt, open))
     }
 
     fn gate_one(&mut self, step_move: Move, step: &StepSpec) -> Result<Option<Move>, EngineError> {

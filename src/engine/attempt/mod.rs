@@ -37,9 +37,10 @@ use crate::domain::change::{Change, StepMove};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::StepKey;
 use crate::domain::outcome::ProcessEnd;
-use crate::domain::plan::pipeline::{self, Move};
+use crate::domain::plan::phase::phase_event;
+use crate::domain::plan::pipeline::{self, Move, Waits};
 use crate::domain::quantity::{BootMs, Millis};
-use crate::domain::record::{RunRecord, StepRecord};
+use crate::domain::record::RunRecord;
 use crate::domain::run::PhaseEvent;
 use crate::domain::step::StepState;
 use crate::domain::task::{StepKind, StepSpec, When};
@@ -267,6 +268,9 @@ impl<'a> Attempt<'a> {
         if kind == Some(StepKind::Qa) && step_move.event.begins() {
             self.held.move_phase(PhaseEvent::RecheckQa)?;
         }
+        if let Some(event) = kind.and_then(|kind| phase_event(kind, step_move.event)) {
+            self.held.move_phase(event)?;
+        }
         let because_of = step_move.because_of.clone();
         self.held.stage(Change::Step(StepMove {
             failure,
@@ -321,16 +325,22 @@ impl<'a> Attempt<'a> {
         if let Some(cause) = self.stopping.take().filter(|_| !is_tampered) {
             return Ok(AttemptEnd::Stopped(cause));
         }
-        let in_state = |state| self.held.steps.iter().find(|step: &&StepRecord| step.state == state);
         // Of several causes the most careful wins: what may have happened comes before what has failed.
-        if let Some(step) = in_state(StepState::Unknown).filter(|_| !is_tampered) {
-            return Ok(AttemptEnd::Unknown(self.held.failure_of(step)));
-        }
-        Ok(match (failed, in_state(StepState::WaitingApproval)) {
-            (Some(step), _) => AttemptEnd::Failed(self.held.failure_of(step)),
-            (None, Some(step)) => AttemptEnd::Waiting(needs_approval(step)),
-            (None, None) => AttemptEnd::Done,
+        let waits = pipeline::waits(&self.held.inputs.spec, &self.held.steps);
+        Ok(match (waits, failed) {
+            (Waits::Outcome(key), _) if !is_tampered => AttemptEnd::Unknown(self.failure_at(&key)),
+            (_, Some(step)) => AttemptEnd::Failed(self.held.failure_of(step)),
+            (Waits::Person(key), None) => {
+                let what = format!("step `{key}` waits for a person");
+                AttemptEnd::Waiting(Failure::new(Code::NeedsApproval, what))
+            }
+            (Waits::Nothing | Waits::Outcome(_), None) => AttemptEnd::Done,
         })
+    }
+
+    fn failure_at(&self, key: &StepKey) -> Failure {
+        let unknown = || Failure::new(Code::OutcomeUnknown, format!("nobody knows what became of step `{key}`"));
+        self.held.step(key).map_or_else(unknown, |step| self.held.failure_of(step))
     }
 }
 
@@ -353,8 +363,4 @@ impl ActiveAgent {
             self.side_grew_at = Some(now().boot);
         }
     }
-}
-
-fn needs_approval(step: &StepRecord) -> Failure {
-    Failure::new(Code::NeedsApproval, format!("step `{}` waits for a person", step.key))
 }

@@ -66,7 +66,7 @@ pub fn wish(making: &Making<'_>, store: &Store) -> Result<Wish, EngineError> {
 fn deploy(making: &Making<'_>, store: &Store, spec: &DeploySpec) -> Result<Wish, EngineError> {
     let named = spec.release.as_deref().map(|text| render(making, None, text)).transpose()?;
     let release = match named {
-        Some(name) => ReleaseId::recorded(name),
+        Some(name) => release_id(name)?,
         None => made_release(making)?,
     };
     let found = store.release(&release)?.ok_or_else(|| {
@@ -192,7 +192,7 @@ fn made_release(making: &Making<'_>) -> Result<ReleaseId, EngineError> {
         let what = format!("step `{}` rests on no release step and names no release", making.step.key);
         return Err(EngineError::failed(Code::ConfigInvalid, what));
     };
-    Ok(ReleaseId::recorded(render(making, None, release)?))
+    release_id(render(making, None, release)?)
 }
 
 /// A template of a step, filled in.
@@ -242,4 +242,9 @@ pub fn gate(making: &Making<'_>, store: &Store, ask: &str) -> Result<Subject, En
         environment_state: BTreeMap::new(),
         policy: policy_of(making.inputs),
     })
+}
+
+/// A rendered name, as that of a release.
+pub fn release_id(name: String) -> Result<ReleaseId, EngineError> {
+    ReleaseId::new(&name).map_err(|error| EngineError::failed(Code::ConfigInvalid, error.to_string()))
 }

@@ -166,7 +166,15 @@ impl Effects {
     ) -> Sent {
         let ctx = self.world.ctx();
         let asked = decide::Asked { action: "notification".into(), values: BTreeMap::new() };
-        let sending = Sending { action, fence, hold, asked: &asked, digest, margin: Millis::secs(1) };
+        let sending = Sending {
+            action,
+            fence,
+            hold,
+            asked: &asked,
+            digest,
+            margin: Millis::secs(1),
+            deadline: ctx.now.utc.plus(Millis::mins(15)),
+        };
         self.world.store.begin_send(&sending, &ctx)
     }
 

@@ -25,7 +25,7 @@ fn r_a1_a_send_is_written_down_before_it_happens_with_everything_that_lets_it_go
     let mut effects = Effects::new(Verdict::Allow);
     let hold = effects.hold.clone();
     let run = CommandLine::Shell("status".into());
-    let query = Query { channel: Channel::Command { run }, settle: Millis(500), find: None };
+    let query = Query { channel: Channel::Command { run }, settle: Millis(500), find: None, absent: Vec::new() };
     let contract = Contract { query: Some(query), ..keyed() };
     let wish = Proposal { contract, ..proposal(&hold, "a") };
     let action = effects.propose(&wish).unwrap().record().id.clone();

@@ -220,7 +220,8 @@ fn race(path: &Path, hold: &Hold, n: usize) -> &'static str {
     };
     let asked = decide::Asked { action: "notification".into(), values: BTreeMap::new() };
     let (action, fence, hold) = (&found.id, claimed.fence, Some(hold));
-    let sending = Sending { action, fence, hold, asked: &asked, digest: None, margin: Millis(0) };
+    let deadline = ctx(1_000_100).now.utc.plus(Millis::mins(15));
+    let sending = Sending { action, fence, hold, asked: &asked, digest: None, margin: Millis(0), deadline };
     store.begin_send(&sending, &ctx(1_000_100)).unwrap().unwrap();
     if word == "NEW" { "NEW SENT" } else { "KNOWN SENT" }
 }
