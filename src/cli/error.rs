@@ -172,12 +172,17 @@ pub fn hint(code: Code) -> &'static str {
         Code::InvalidState => "see where it stands: agentrun show {run}",
         Code::IdempotencyKeyReused => "use another key for another request",
         Code::IdempotencyKeyExpired => "use a new key; the run of the old one: agentrun audit log --key KEY",
+        Code::ActionFailed => "see what the other side said: agentrun show {run}; then: agentrun resume {run}",
+        Code::VerifyFailed => {
+            "it is deployed and not good: see agentrun logs {run}; verify again with agentrun resume {run}, or roll back"
+        }
+        Code::ApprovalRejected => "read the reason: agentrun show {run}; change what was asked for and start again",
+        Code::KeyRetentionPassed => "look at the other side yourself before anything is sent again",
         Code::IdempotencyConflict => "use another id for other content",
         Code::PromptVersionReused => "give the changed prompt a new `version:`",
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
         Code::ApprovalExpired => "ask for it again: agentrun resume {run}",
         Code::ApprovalMismatch => "look at what would be done now, and decide about that: agentrun show {run}",
-        Code::KeyRetentionPassed => "look at the provider whether it has happened; the record: agentrun show {run}",
         Code::AlreadyDeployed => "see the existing record: agentrun show {run}",
         Code::Usage => "see: agentrun --help",
         Code::ConfigInvalid => "correct the file at the place above",

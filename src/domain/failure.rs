@@ -186,6 +186,8 @@ catalogue! {
     QaFailed = "QA_FAILED", false, AfterFix, None, RunFailed, "a check failed and no rounds are left";
     CommandFailed = "COMMAND_FAILED", false, AfterFix, None, RunFailed, "a command step ended with an error";
     CommandNotFound = "COMMAND_NOT_FOUND", false, AfterFix, None, EnvUnsupported, "a program of the task or policy is not installed or not executable";
+    ActionFailed = "ACTION_FAILED", false, AfterFix, None, RunFailed, "an effect outside was not brought about, and it is certain that nothing happened";
+    VerifyFailed = "VERIFY_FAILED", false, AfterFix, Done, RunFailed, "a deployment was executed and its health check or smoke test failed";
     ArtifactMissing = "ARTIFACT_MISSING", false, AfterFix, None, RunFailed, "a declared artifact does not exist";
     ArtifactPath = "ARTIFACT_PATH", false, AfterFix, None, SecurityStop, "an artifact path leads out of the workspace";
     ArtifactNoSpace = "ARTIFACT_NO_SPACE", false, AfterFix, None, Storage, "there was no room to keep an artifact";
@@ -201,6 +203,7 @@ catalogue! {
     ResumeBlocked = "RESUME_BLOCKED", false, Never, None, ReviewRequired, "nothing makes going on safe; only a new run";
     OutcomeUnknown = "OUTCOME_UNKNOWN", false, AfterReconcile, Maybe, OutcomeUnknown, "an effect may have happened";
     NeedsApproval = "NEEDS_APPROVAL", false, AfterApproval, None, NeedsApproval, "a person must approve first";
+    ApprovalRejected = "APPROVAL_REJECTED", false, AfterFix, None, PolicyDenied, "a person was asked and said no";
     Canceled = "CANCELED", false, Never, None, Canceled, "it was canceled";
     Interrupted = "INTERRUPTED", false, Now, None, Interrupted, "a signal stopped it; it can be resumed";
     DeadLetter = "DEAD_LETTER", false, AfterFix, None, RunFailed, "it failed as often as it may";
@@ -214,6 +217,7 @@ catalogue! {
     InvalidState = "INVALID_STATE", false, AfterFix, None, Conflict, "the record's state does not allow it";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", false, AfterFix, None, Conflict, "the idempotency key was used for another request";
     IdempotencyKeyExpired = "IDEMPOTENCY_KEY_EXPIRED", false, AfterFix, None, Conflict, "the idempotency key was used before and its time is over";
+    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the other side no longer keeps the key of an effect whose outcome is unknown";
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", false, AfterFix, None, Conflict, "the same identity was used for other content";
     PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
     PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";
@@ -221,7 +225,6 @@ catalogue! {
     // Side effects.
     ApprovalExpired = "APPROVAL_EXPIRED", false, AfterApproval, None, NeedsApproval, "the time of the approval is over: it must be asked for again";
     ApprovalMismatch = "APPROVAL_MISMATCH", false, AfterApproval, None, Conflict, "the approval is for something else than what would be done now";
-    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the provider no longer remembers the key: sent again, it could happen twice";
     AlreadyDeployed = "ALREADY_DEPLOYED", false, Now, None, Ok, "the release is in this environment already";
 
     // What the user gave and where it runs.
@@ -296,10 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unknown_outcome_admits_an_effect() {
+    fn only_an_unknown_outcome_and_a_bad_deployment_admit_an_effect() {
         let unknown = [Code::OutcomeUnknown, Code::KeyRetentionPassed];
         for code in Code::ALL {
-            assert_eq!(code.entry().effect != Effect::None, unknown.contains(code), "{code}");
+            let effect = code.entry().effect;
+            assert_eq!(effect == Effect::Maybe, unknown.contains(code), "{code}");
+            assert_eq!(effect == Effect::Done, *code == Code::VerifyFailed, "{code}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::action::contract::{Contract, Environment};
+use super::action::{ActionRecord, ActionState};
 use super::breaker::{Breaker, BreakerState, Cause};
 use super::budget::{Estimate, Usage};
 use super::event::{ChainHead, EVENT_VERSION, Event, EventKind};
@@ -9,11 +11,11 @@ use super::failure::Code;
 use super::hash::context::ContextFile;
 use super::hash::encoding::Sha256Hash;
 use super::hash::fingerprint::Components;
-use super::ids::{EventId, RequestId, RunId, StepKey, SupportCode, TaskId};
+use super::ids::{ActionId, EventId, ReleaseId, RequestId, RunId, StepKey, SupportCode, TaskId};
 use super::lease::Holding;
 use super::outcome::ProcessEnd;
 use super::plan::meaning::{Meaning, MeaningInput, meaning};
-use super::policy::Policy;
+use super::policy::{ActionType, Policy};
 use super::quantity::{Millis, UtcMs};
 use super::record::{
     ArtifactRecord, ArtifactType, AttemptRecord, CheckpointRecord, Dirty, ExecutionRecord, RunInputs, RunRecord,
@@ -300,4 +302,48 @@ pub(crate) fn event(kind: EventKind, reason: &str) -> Event {
     };
     event.hash = event.chained_hash();
     event
+}
+
+/// A deployment under a contract that guarantees nothing.
+pub(crate) fn action(state: ActionState) -> ActionRecord {
+    ActionRecord {
+        id: ActionId::recorded("01a22ef5-575a-766c-a799-91eaaaed36dd"),
+        kind: ActionType::Deploy,
+        target: "production".to_owned(),
+        account: None,
+        environment: Environment::Live,
+        key: "deploy:local:live:-:production:release_1".to_owned(),
+        request_hash: Sha256Hash::of(b"request"),
+        normal_version: 1,
+        request_file: "run_182_001/actions/01a22ef5-575a-766c-a799-91eaaaed36dd.json".to_owned(),
+        state,
+        code: None,
+        message: None,
+        run: RunId::recorded("run_182_001"),
+        step: Some(key("deploy")),
+        contract: Contract::careful("built-in"),
+        irreversible: false,
+        approval: None,
+        digest: None,
+        tries: 1,
+        reference: None,
+        summary: None,
+        release: Some(ReleaseId::recorded("release_1")),
+        corrects: None,
+        request_id: RequestId::recorded("01a22ef5-575a-766c-a799-91eaaaed36de"),
+        created_at: at(0),
+        started_at: Some(at(1)),
+        sent_at: Some(at(1)),
+        finished_at: None,
+        retry_at: None,
+        deadline: at(900),
+        expires_at: None,
+        query_from: Some(at(4)),
+        owner: None,
+        due: None,
+        review: None,
+        last_fact: "sent".to_owned(),
+        fence: 1,
+        lease: None,
+    }
 }

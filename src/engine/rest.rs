@@ -122,6 +122,8 @@ pub fn record_end(
             (AttemptEvent::Park, event, Some(held.failure.clone()), held.retry_at)
         }
         AttemptEnd::UsedUp(failure) => (AttemptEvent::Park, RunEvent::BuryDead, Some(failure.clone()), None),
+        AttemptEnd::Waiting(failure) => (AttemptEvent::Park, RunEvent::Park, Some(failure.clone()), None),
+        AttemptEnd::Unknown(failure) => (AttemptEvent::Park, RunEvent::LoseOutcome, Some(failure.clone()), None),
         AttemptEnd::Failed(failure) if failure.code == Code::GitTamper => {
             (AttemptEvent::Fail, RunEvent::Block, Some(failure.clone()), None)
         }

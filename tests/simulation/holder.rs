@@ -334,6 +334,8 @@ fn word(end: &AttemptEnd) -> String {
     match end {
         AttemptEnd::Done => "done".into(),
         AttemptEnd::Failed(failure) => format!("failed, {}", failure.code),
+        AttemptEnd::Waiting(failure) => format!("waits, {}", failure.code),
+        AttemptEnd::Unknown(failure) => format!("unknown, {}", failure.code),
         AttemptEnd::UsedUp(_) => "no attempt left".into(),
         AttemptEnd::Stopped(cause) => format!("stopped, {cause:?}"),
     }

@@ -154,6 +154,8 @@ pub struct Contract {
     pub send: Option<Channel>,
     /// How it is asked about; `None` is not at all.
     pub query: Option<Query>,
+    /// True when it is asked about before the first send: somebody else may have done it already, and it is adopted.
+    pub look_first: bool,
     /// What a status code means (HTTP), or an exit code (command). What is not named: see [`Contract::meaning`].
     pub answers: BTreeMap<u16, Meaning>,
     /// Where in a good answer the other side's name of the effect stands: a JSON pointer.
@@ -179,6 +181,7 @@ impl Contract {
             irreversible: false,
             send: None,
             query: None,
+            look_first: false,
             answers: BTreeMap::new(),
             reference: None,
             atomic: false,

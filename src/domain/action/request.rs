@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::contract::Environment;
 use crate::domain::hash::encoding::{Encoder, Sha256Hash};
 use crate::domain::policy::ActionType;
+use crate::domain::policy::decide::Asked;
 
 /// The version of the normal form. A record keeps the version under which its hash was made: a later one never turns an
 /// equal request into a conflict (R-A5).
@@ -104,6 +105,25 @@ impl ActionRequest {
         .to_string()
     }
 
+    /// What the rules of the policy see of it: its arguments by name (texts, numbers, true and false), and what it reaches. What
+    /// identifies it and where it goes is never hidden by an argument of the same name.
+    pub fn asked(&self) -> Asked {
+        let is_plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
+        let input = self.input.as_object().into_iter().flatten().filter(|(_, value)| is_plain(value));
+        let mut values: BTreeMap<String, Value> = input.map(|(name, value)| (name.clone(), value.clone())).collect();
+        values.extend(self.subject.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+        let is_deployment = matches!(self.kind, ActionType::Deploy | ActionType::Rollback);
+        let environment = if is_deployment { self.target.clone() } else { self.environment.to_string() };
+        values.insert("environment".to_owned(), Value::from(environment));
+        values.insert("target".to_owned(), Value::from(self.target.as_str()));
+        values.insert("live".to_owned(), Value::from(self.environment == Environment::Live));
+        values.insert("irreversible".to_owned(), Value::from(self.irreversible));
+        if let Some(account) = &self.account {
+            values.insert("account".to_owned(), Value::from(account.as_str()));
+        }
+        Asked { action: self.kind.to_string(), values }
+    }
+
     /// What is compared when a key comes again (R-A3).
     pub fn hash(&self) -> Sha256Hash {
         let mut encoder = Encoder::new("agentrun-action/1");
@@ -185,6 +205,16 @@ mod tests {
         for different in [r#"{"a":1}"#, r#"{"a":1,"b":{"x":[2,1],"y":"t"}}"#, r#"{"a":"1","b":{"x":[1,2],"y":"t"}}"#] {
             assert_ne!(one.hash(), request(parsed(different)).hash(), "{different}");
         }
+    }
+
+    #[test]
+    fn r_p2_no_argument_hides_where_it_goes() {
+        let asked = request(parsed(r#"{"amount":12,"target":"elsewhere","live":false,"nested":{"a":1}}"#)).asked();
+        assert_eq!(asked.values["amount"], 12);
+        assert_eq!(asked.values["target"], "shop");
+        assert!(!asked.values.contains_key("nested"));
+        let deploy = ActionRequest { kind: ActionType::Deploy, target: "production".into(), ..request(parsed("{}")) };
+        assert_eq!(deploy.asked().values["environment"], "production");
     }
 
     #[test]

@@ -41,8 +41,12 @@ words! {
         Withdraw = "withdraw",
         /// The same is wanted again after it was withdrawn.
         Renew = "renew",
+        /// It was there before it was sent: somebody else had done it.
+        Adopt = "adopt",
         /// It is sent.
         Start = "start",
+        /// It is sent once more under the same key while nobody knows: the other side makes one effect of both.
+        Resend = "resend",
         /// The other side accepted it.
         Accept = "accept",
         /// The other side said that it is done.
@@ -61,8 +65,6 @@ words! {
         ProveProgress = "prove_progress",
         /// Asking found, with all the evidence that the contract asks for, that it is not there.
         ProveAbsence = "prove_absence",
-        /// It is sent again while nobody knows what became of the first send: the other side knows the key.
-        Resend = "resend",
         /// A correction is wanted.
         Compensate = "compensate",
         /// The correction is done.
@@ -87,11 +89,19 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
         },
         Row { from: &[S::Ready, S::WaitingApproval, S::Failed], event: E::Withdraw, to: S::Canceled, needs: None },
         Row { from: &[S::Canceled], event: E::Renew, to: S::Ready, needs: None },
+        Row { from: &[S::Ready], event: E::Adopt, to: S::Succeeded, needs: Some("asking found it") },
         Row {
             from: &[S::Ready],
             event: E::Start,
             to: S::Started,
             needs: Some("policy, approval, fence and lease in the same transaction"),
+        },
+        // Not by way of READY: what may have happened is never taken for something that was not sent.
+        Row {
+            from: &[S::OutcomeUnknown],
+            event: E::Resend,
+            to: S::Started,
+            needs: Some("the other side knows it by its key; the rest as for start"),
         },
         Row { from: &[S::Started], event: E::Accept, to: S::InProgress, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Succeed, to: S::Succeeded, needs: None },
@@ -106,13 +116,6 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             event: E::ProveAbsence,
             to: S::Ready,
             needs: Some("two agreeing answers after the settle time, or a person"),
-        },
-        // Not by way of READY: what may have happened is never taken for something that was not sent.
-        Row {
-            from: &[S::OutcomeUnknown],
-            event: E::Resend,
-            to: S::Started,
-            needs: Some("as start; and the contract allows it, and the key has not lapsed"),
         },
         Row { from: &[S::Succeeded, S::OutcomeUnknown], event: E::Compensate, to: S::Compensating, needs: None },
         Row { from: &[S::Compensating], event: E::FinishCompensation, to: S::Compensated, needs: None },
@@ -166,7 +169,8 @@ pub static APPROVAL: Machine<ApprovalState, ApprovalEvent> = Machine {
     rows: &[
         Row { from: &[A::Open], event: ApprovalEvent::Approve, to: A::Approved, needs: Some("one of its approvers") },
         Row { from: &[A::Open], event: ApprovalEvent::Reject, to: A::Rejected, needs: Some("one of its approvers") },
-        Row { from: &[A::Open, A::Approved], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
+        // One that was used lets the same be sent again after a lost answer; once revoked, it does not (R-A9).
+        Row { from: &[A::Open, A::Approved, A::Used], event: ApprovalEvent::Revoke, to: A::Revoked, needs: None },
         Row {
             from: &[A::Open, A::Approved],
             event: ApprovalEvent::Expire,

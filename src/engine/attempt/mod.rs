@@ -65,6 +65,10 @@ pub enum AttemptEnd {
     Done,
     /// A step failed for this reason.
     Failed(Failure),
+    /// What is left waits for a person.
+    Waiting(Failure),
+    /// An effect may have happened, and nothing goes on before that is known.
+    Unknown(Failure),
     /// Nothing was begun: the attempt before was lost, and was the last.
     UsedUp(Failure),
     /// Stopped from outside or at a limit.
