@@ -184,7 +184,6 @@ pub fn hint(code: Code) -> &'static str {
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
         Code::ApprovalExpired => "ask for it again: agentrun resume {run}",
         Code::ApprovalMismatch => "look at what would be done now, and decide about that: agentrun show {run}",
-        Code::KeyRetentionPassed => "look at the provider whether it has happened; the record: agentrun show {run}",
         Code::AlreadyDeployed => "see the existing record: agentrun show {run}",
         Code::Usage => "see: agentrun --help",
         Code::ConfigInvalid => "correct the file at the place above",

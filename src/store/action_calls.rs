@@ -154,7 +154,10 @@ pub enum NotSent {
         /// When there is room again.
         until: UtcMs,
     },
-    /// The other side no longer knows the key (F59).
+    /// The contract lets a person send it, not agentrun.
+    #[error("the contract lets a person send it, not agentrun")]
+    Draft,
+    /// The other side no longer knows the key (F59). The action's code says so from then on.
     #[error("the other side keeps a key for {lifetime}, and that is over")]
     KeyRetentionPassed {
         /// The first send.
@@ -181,6 +184,7 @@ impl NotSent {
             Self::NeedsApproval { .. } => Code::NeedsApproval,
             Self::Budget { .. } => Code::BudgetExceeded,
             Self::KeyRetentionPassed { .. } => Code::KeyRetentionPassed,
+            Self::Draft => Code::ReviewRequired,
             Self::LeaseOver => Code::Fenced,
             Self::Canceled => Code::Canceled,
             Self::Deployment(found) => match found.state {

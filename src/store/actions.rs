@@ -145,6 +145,9 @@ pub(super) fn shift(w: &mut Writer<'_>, found: &mut Found, by: &ActionMove, reas
         "retry_at": by.facts.retry_at.map(|at| at.0), "review": by.facts.review.is_some(),
     });
     tell(w, found, (EventKind::ActionMoved, reason), body)?;
+    if by.event == ActionEvent::Adopt && deployments::in_the_way(w, found)?.is_none() {
+        deployments::begun(w, found)?;
+    }
     match to {
         ActionState::Failed => deployments::failed(w, found)?,
         ActionState::Canceled => approvals::void_of(w, found, "the action was withdrawn")?,

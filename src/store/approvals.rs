@@ -123,7 +123,8 @@ fn ask(w: &mut Writer<'_>, asking: &Asking<'_>) -> Result<ApprovalRecord> {
         About::Step(..) => None,
     };
     let digest = asking.subject.digest();
-    let standing = standing_after_voiding(w, asking, &digest)?;
+    let counts = action.as_ref().and_then(|action| action.record.approval.clone());
+    let standing = standing_after_voiding(w, asking, (&digest, counts.as_ref()))?;
     let answer = match standing {
         Some(found) => found.record,
         None => insert(w, asking, (action.as_ref(), digest))?,
@@ -156,14 +157,15 @@ fn askable(w: &Writer<'_>, id: &ActionId) -> Result<Found> {
 fn standing_after_voiding(
     w: &mut Writer<'_>,
     asking: &Asking<'_>,
-    digest: &Sha256Hash,
+    (digest, counts): (&Sha256Hash, Option<&ApprovalId>),
 ) -> Result<Option<FoundApproval>> {
     let now = w.ctx().now.utc;
     let mut standing = None;
     for mut found in of(w.db(), asking.about)? {
         let is_same = found.record.digest == *digest && !found.record.is_over(now);
         match found.record.state {
-            ApprovalState::Used if is_same && found.record.action.is_some() => standing = Some(found),
+            // Not one from before the action was withdrawn.
+            ApprovalState::Used if is_same && counts == Some(&found.record.id) => standing = Some(found),
             state if !ALIVE.contains(&state) => {}
             _ if found.record.is_over(now) => expire(w, &mut found)?,
             _ if is_same => standing = Some(found),
@@ -322,7 +324,8 @@ pub(super) fn void_of_run(w: &mut Writer<'_>, run: &RunId) -> Result<()> {
 /// What there is for an action that is about to be sent, with this digest.
 pub(super) fn standing(w: &Writer<'_>, action: &Found, digest: Option<&Sha256Hash>) -> Result<Standing> {
     let Some(id) = &action.record.approval else { return Ok(Standing::None) };
-    let found = find(w, id)?;
+    // One that was lost to damage agrees to nothing.
+    let Some(found) = one(w.db(), id)? else { return Ok(Standing::None) };
     let (record, now) = (&found.record, w.ctx().now.utc);
     let covers = digest.is_some_and(|digest| record.covers(digest, now));
     let was_used = record.state == ApprovalState::Used

@@ -69,7 +69,8 @@ fn refusal(w: &mut Writer<'_>, found: &mut FoundApproval, deciding: &Deciding<'_
         let by = record.decided_by.clone().unwrap_or_else(|| "agentrun".to_owned());
         return Ok(Some(StoreError::ApprovalDecided { approval, state: record.state, by }));
     }
-    if record.is_over(w.ctx().now.utc) {
+    // One that was used is past its time in another way: it can still be taken back.
+    if record.is_over(w.ctx().now.utc) && APPROVAL.sources(ApprovalEvent::Expire).contains(&record.state) {
         approvals::expire(w, found)?;
         return Ok(Some(StoreError::ApprovalExpired { approval }));
     }

@@ -11,6 +11,7 @@ use super::claim;
 use super::error::{Result, StoreError};
 use super::write::Writer;
 use super::{Store, TENANT, deployments, rows};
+use crate::domain::action::contract::Automatic;
 use crate::domain::action::record::ActionRecord;
 use crate::domain::action::state::{ACTION, ActionEvent, ActionState};
 use crate::domain::event::EventKind;
@@ -145,10 +146,13 @@ fn approval_for(
     Ok(Err(NotSent::NeedsApproval { rule, terms, why, standing }))
 }
 
-/// What is left when policy and people agree: how much was sent there, whether the other side still knows the key, and whether
-/// another action deploys the same.
+/// What is left when policy and people agree: whether agentrun may send it at all, how much was sent there, whether the other
+/// side still knows the key, and whether another action deploys the same.
 fn limits(w: &Writer<'_>, found: &Found, policy: &Policy) -> Result<Option<NotSent>> {
     let (record, now) = (&found.record, w.ctx().now.utc);
+    if record.contract.automatic == Automatic::Draft {
+        return Ok(Some(NotSent::Draft));
+    }
     if let Some(other) = deployments::in_the_way(w, found)? {
         return Ok(Some(NotSent::Deployment(Box::new(other))));
     }
@@ -171,6 +175,10 @@ fn limits(w: &Writer<'_>, found: &Found, policy: &Policy) -> Result<Option<NotSe
 }
 
 fn refuse(w: &mut Writer<'_>, found: &Found, not_sent: NotSent) -> Result<Begun> {
+    if matches!(not_sent, NotSent::KeyRetentionPassed { .. }) {
+        let sql = "UPDATE action SET code = ?2, message = ?3 WHERE seq = ?1";
+        w.run(sql, (found.seq, not_sent.code().word(), not_sent.to_string()))?;
+    }
     let body = json!({ "code": not_sent.code(), "until": not_sent.until().map(|at| at.0) });
     actions::tell(w, found, (EventKind::ActionRefused, Some(&not_sent.to_string())), body)?;
     Ok(Ok(Err(not_sent)))

@@ -74,8 +74,8 @@ impl Store {
         })
     }
 
-    /// A person says what became of an action whose outcome is unknown, or which the other side has had for too long. Raises
-    /// the fence: whoever is at it is too late. The reason is kept, with a reading of source `person`.
+    /// A person says what became of an action whose outcome is unknown, or which the other side has had for too long; or that
+    /// one which was never sent is there, by their own hand or another's. Raises the fence: whoever is at it is too late. The reason is kept, with a reading of source `person`.
     pub fn resolve_action(
         &mut self,
         id: &ActionId,
@@ -181,13 +181,14 @@ fn outrun(w: &mut Writer<'_>, found: &Found, fence: Option<u64>, what: &str) -> 
 
 /// By which row of the table a person's word counts. What was only just sent is not theirs to settle.
 fn resolving(found: &Found, resolution: &Resolution) -> Result<ActionEvent> {
-    let in_progress = found.record.state == ActionState::InProgress;
-    let event = match (resolution, in_progress) {
-        (Resolution::Succeeded { .. }, true) => ActionEvent::Succeed,
-        (Resolution::Failed | Resolution::NotThere, true) => ActionEvent::Fail,
-        (Resolution::Succeeded { .. }, false) => ActionEvent::ProveSuccess,
-        (Resolution::Failed, false) => ActionEvent::ProveFailure,
-        (Resolution::NotThere, false) => ActionEvent::ProveAbsence,
+    let event = match (resolution, found.record.state) {
+        // A person has sent it, or somebody else had.
+        (Resolution::Succeeded { .. }, ActionState::Ready) => ActionEvent::Adopt,
+        (Resolution::Succeeded { .. }, ActionState::InProgress) => ActionEvent::Succeed,
+        (Resolution::Failed | Resolution::NotThere, ActionState::InProgress) => ActionEvent::Fail,
+        (Resolution::Succeeded { .. }, _) => ActionEvent::ProveSuccess,
+        (Resolution::Failed, _) => ActionEvent::ProveFailure,
+        (Resolution::NotThere, _) => ActionEvent::ProveAbsence,
     };
     match ACTION.next(found.record.state, event) {
         Ok(_) => Ok(event),

@@ -337,8 +337,6 @@ fn word(end: &AttemptEnd) -> String {
         AttemptEnd::Waiting(failure) => format!("waits, {}", failure.code),
         AttemptEnd::Unknown(failure) => format!("unknown, {}", failure.code),
         AttemptEnd::UsedUp(_) => "no attempt left".into(),
-        AttemptEnd::Waiting(_) => "waits for a person".into(),
-        AttemptEnd::Unknown(_) => "an outcome that nobody knows".into(),
         AttemptEnd::Stopped(cause) => format!("stopped, {cause:?}"),
     }
 }

@@ -162,7 +162,7 @@ fn f09_under_a_real_ulimit_f_agentrun_lives_and_its_children_do_not() {
     };
     let mut failed = 0;
     // Blocks of 512 bytes: too little for the log of the database to grow into a run.
-    for blocks in [800, 950, 1100] {
+    for blocks in [1050, 1200, 1350] {
         let world = World::new();
         three_steps(&world);
         world.open("go");

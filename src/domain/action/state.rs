@@ -96,6 +96,16 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             to: S::Started,
             needs: Some("policy, approval, fence and lease in the same transaction"),
         },
+<<<<<<< HEAD
+=======
+        // Not by way of READY: what may have happened is never taken for something that was not sent.
+        Row {
+            from: &[S::OutcomeUnknown],
+            event: E::Resend,
+            to: S::Started,
+            needs: Some("the other side knows it by its key; the rest as for start"),
+        },
+>>>>>>> store
         Row { from: &[S::Started], event: E::Accept, to: S::InProgress, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Succeed, to: S::Succeeded, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Fail, to: S::Failed, needs: Some("proof") },
@@ -109,13 +119,6 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             event: E::ProveAbsence,
             to: S::Ready,
             needs: Some("two agreeing answers after the settle time, or a person"),
-        },
-        // Not by way of READY: what may have happened is never taken for something that was not sent.
-        Row {
-            from: &[S::OutcomeUnknown],
-            event: E::Resend,
-            to: S::Started,
-            needs: Some("as start; and the contract allows it, and the key has not lapsed"),
         },
         Row { from: &[S::Succeeded, S::OutcomeUnknown], event: E::Compensate, to: S::Compensating, needs: None },
         Row { from: &[S::Compensating], event: E::FinishCompensation, to: S::Compensated, needs: None },

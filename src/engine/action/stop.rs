@@ -45,7 +45,7 @@ impl Stop {
             if left.is_zero() {
                 return false;
             }
-            let Ok((again, _)) = self.inner.woken.wait_timeout(held, left.min(Duration::from_secs(3600))) else {
+            let Ok((again, _)) = self.inner.woken.wait_timeout(held, left.min(Duration::from_hours(1))) else {
                 return true;
             };
             held = again;

@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
             commit = before;
         }
         self.held.commit()?;
-        Ok(Reached { commit, tree: tree.to_string() })
+        Ok(Reached { commit, tree })
     }
 
     pub(super) fn making<'m>(&'m self, step: &'m StepSpec, reached: &'m Reached) -> Making<'m> {

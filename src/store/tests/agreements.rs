@@ -109,6 +109,18 @@ fn r_a9_a_lost_answer_asks_nobody_again_until_the_time_is_over() {
 }
 
 #[test]
+fn r_a9_what_was_withdrawn_after_it_was_sent_is_asked_about_anew() {
+    let (mut effects, action) = waiting();
+    effects.decide("apr_1", Ruling::Approve, "bob").unwrap();
+    effects.send(&action, Some(subject("x").digest())).unwrap().unwrap();
+    effects.answer(&action, &refused()).unwrap();
+    effects.moved(&action, ActionEvent::Withdraw).unwrap();
+    effects.wanted("a");
+    let asked = effects.ask(About::Action(&action), "apr_2", &subject("x")).unwrap();
+    assert_eq!((asked.id.as_str(), asked.state), ("apr_2", ApprovalState::Open));
+}
+
+#[test]
 fn f47_an_approval_that_expires_leaves_an_unknown_outcome_unknown_and_a_new_send_needs_a_new_one() {
     let (mut effects, action) = waiting();
     effects.decide("apr_1", Ruling::Approve, "bob").unwrap();
@@ -170,6 +182,18 @@ fn r_a9_a_revoked_approval_counts_no_more_and_a_rejected_action_is_withdrawn() {
     effects.decide("apr_2", Ruling::Reject, "carol").unwrap();
     let found = effects.action(&action);
     assert_eq!((found.state, found.message.as_deref()), (ActionState::Canceled, Some("carol said no")));
+}
+
+#[test]
+fn r_a9_an_approval_that_was_used_and_is_revoked_lets_nothing_be_sent_again() {
+    let (mut effects, action) = waiting();
+    effects.decide("apr_1", Ruling::Approve, "bob").unwrap();
+    let digest = Some(subject("x").digest());
+    effects.send(&action, digest).unwrap().unwrap();
+    effects.answer(&action, &unknown()).unwrap();
+    effects.decide("apr_1", Ruling::Revoke, "bob").unwrap();
+    assert!(matches!(effects.send(&action, digest).unwrap(), Err(NotSent::NeedsApproval { .. })));
+    assert_eq!(effects.action(&action).state, ActionState::OutcomeUnknown);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::effects::*;
 use super::*;
 use crate::domain::action::answer::Reading;
-use crate::domain::action::contract::{Channel, Contract, Query};
+use crate::domain::action::contract::{Automatic, Channel, Contract, Query};
 use crate::domain::action::record::ReadingRecord;
 use crate::domain::action::state::DeploymentState;
 use crate::domain::action::{ActionEvent, ActionMove, ActionState};
@@ -145,7 +145,12 @@ fn f59_a_key_that_the_other_side_has_forgotten_is_not_sent_again() {
     effects.world.clock = first.plus(Millis::mins(60)).0;
     let not_sent = effects.send(&action, None).unwrap().unwrap_err();
     assert_eq!((not_sent.code(), not_sent.code().entry().exit.code()), (Code::KeyRetentionPassed, 4));
-    assert_eq!(effects.action(&action).state, ActionState::OutcomeUnknown, "it stays what it is");
+    let found = effects.action(&action);
+    assert_eq!(
+        (found.state, found.code),
+        (ActionState::OutcomeUnknown, Some(Code::KeyRetentionPassed)),
+        "it stays what it is, and says why"
+    );
 }
 
 #[test]
@@ -239,6 +244,36 @@ fn r_a10_a_release_reaches_an_environment_once() {
         .collect();
     assert_eq!(moves, ["approve", "deploy", "fail", "deploy_again", "verify"]);
     effects.world.check_chains();
+}
+
+#[test]
+fn f63_what_was_there_before_it_was_sent_is_adopted_with_its_deployment() {
+    let mut effects = Effects::new(Verdict::Allow);
+    let hold = effects.hold.clone();
+    let action = effects.propose(&deploy(&hold, "one", "r1")).unwrap().record().id.clone();
+    let fence = effects.claim(&action);
+    let reading = Reading::Succeeded { reference: Some("d-1".into()) };
+    let reading = ReadingRecord { at: UtcMs(5), reading, source: "query".into(), tries: 0 };
+    let ctx = effects.world.ctx();
+    let adopt = ActionMove::new(ActionEvent::Adopt);
+    let adopted = effects.world.store.record_reading((&action, Some(fence)), &reading, Some(&adopt), &ctx).unwrap();
+    assert_eq!((adopted.state, adopted.tries), (ActionState::Succeeded, 0));
+    let deployment = &effects.world.store.deployments(None).unwrap()[0];
+    assert_eq!((deployment.state, &deployment.action), (DeploymentState::Deploying, &action), "not verified yet");
+}
+
+#[test]
+fn r_a8_a_draft_is_sent_by_a_person_who_says_so() {
+    let mut effects = Effects::new(Verdict::Allow);
+    let hold = effects.hold.clone();
+    let contract = Contract { automatic: Automatic::Draft, ..keyed() };
+    let draft = Proposal { contract, ..proposal(&hold, "a") };
+    let action = effects.propose(&draft).unwrap().record().id.clone();
+    effects.claim(&action);
+    assert_eq!(code_not_sent(effects.send(&action, None)), Code::ReviewRequired);
+    let (ctx, sent) = (effects.world.ctx(), Resolution::Succeeded { reference: None });
+    let settled = effects.world.store.resolve_action(&action, &sent, "sent by hand", &ctx).unwrap();
+    assert_eq!(settled.state, ActionState::Succeeded);
 }
 
 #[test]
