@@ -183,6 +183,7 @@ pub fn hint(code: Code) -> &'static str {
         Code::PromptVersionReused => "give the changed prompt a new `version:`",
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
         Code::ApprovalExpired => "ask for it again: agentrun resume {run}",
+        Code::KeyRetentionPassed => "look at the other side yourself before anything is sent again",
         Code::ApprovalMismatch => "look at what would be done now, and decide about that: agentrun show {run}",
         Code::AlreadyDeployed => "see the existing record: agentrun show {run}",
         Code::Usage => "see: agentrun --help",

@@ -217,6 +217,7 @@ catalogue! {
     InvalidState = "INVALID_STATE", false, AfterFix, None, Conflict, "the record's state does not allow it";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", false, AfterFix, None, Conflict, "the idempotency key was used for another request";
     IdempotencyKeyExpired = "IDEMPOTENCY_KEY_EXPIRED", false, AfterFix, None, Conflict, "the idempotency key was used before and its time is over";
+    KeyRetentionPassed = "KEY_RETENTION_PASSED", false, AfterReconcile, Maybe, OutcomeUnknown, "the other side no longer keeps the key of an effect whose outcome is unknown";
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", false, AfterFix, None, Conflict, "the same identity was used for other content";
     PromptVersionReused = "PROMPT_VERSION_REUSED", false, AfterFix, None, Conflict, "a prompt version came back with other text";
     PolicyVersionReused = "POLICY_VERSION_REUSED", false, AfterFix, None, Conflict, "a policy version came back with other content";
@@ -299,7 +300,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
     fn only_an_unknown_outcome_and_a_deployment_that_is_not_good_admit_an_effect() {
         for code in Code::ALL {
             let expected = match code {
@@ -308,14 +308,6 @@ mod tests {
                 _ => Effect::None,
             };
             assert_eq!(code.entry().effect, expected, "{code}");
-=======
-    fn only_an_unknown_outcome_and_a_bad_deployment_admit_an_effect() {
-        let unknown = [Code::OutcomeUnknown, Code::KeyRetentionPassed];
-        for code in Code::ALL {
-            let effect = code.entry().effect;
-            assert_eq!(effect == Effect::Maybe, unknown.contains(code), "{code}");
-            assert_eq!(effect == Effect::Done, *code == Code::VerifyFailed, "{code}");
->>>>>>> store
         }
     }
 

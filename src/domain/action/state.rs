@@ -96,8 +96,6 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             to: S::Started,
             needs: Some("policy, approval, fence and lease in the same transaction"),
         },
-<<<<<<< HEAD
-=======
         // Not by way of READY: what may have happened is never taken for something that was not sent.
         Row {
             from: &[S::OutcomeUnknown],
@@ -105,7 +103,6 @@ pub static ACTION: Machine<ActionState, ActionEvent> = Machine {
             to: S::Started,
             needs: Some("the other side knows it by its key; the rest as for start"),
         },
->>>>>>> store
         Row { from: &[S::Started], event: E::Accept, to: S::InProgress, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Succeed, to: S::Succeeded, needs: None },
         Row { from: &[S::Started, S::InProgress], event: E::Fail, to: S::Failed, needs: Some("proof") },

@@ -92,15 +92,9 @@ fn ready(action: &ActionRecord, facts: &Facts<'_>) -> Next {
     if action.contract.automatic == Automatic::Draft {
         return Next::Review { why: "the contract lets a person send it, not agentrun".to_owned() };
     }
-<<<<<<< HEAD
-    let mut looked_for = facts.readings.iter().filter(|reading| reading.tries == 0);
-    if action.tries == 0 && action.contract.look_first && facts.query.is_some() {
-        match looked_for.next_back().map(|last| &last.reading) {
-=======
     let looked_for = facts.readings.iter().rfind(|reading| reading.tries == 0);
     if action.tries == 0 && action.contract.look_first && facts.query.is_some() {
         match looked_for.map(|last| &last.reading) {
->>>>>>> store
             None => return Next::Ask { at: facts.present },
             Some(Reading::NotFound) => {}
             Some(Reading::Succeeded { reference }) => {
