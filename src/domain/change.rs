@@ -77,7 +77,7 @@ pub enum Change {
     CloseLedger,
     /// The run goes on with other inputs: an accepted new task spec, a raised limit, a policy that may change.
     Inputs(Box<super::record::RunInputs>),
-    /// An approval lets its step go, and counts no more. Belongs to the same list as the step's own move.
+    /// An approval lets its step go, and counts no more. It stands in the same list as the step's own move.
     UseApproval {
         /// The approval.
         approval: ApprovalId,
