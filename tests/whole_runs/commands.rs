@@ -189,6 +189,7 @@ fn contract_6_what_reaches_the_outside_is_told_in_plain_words_before_anything_be
         ("deploy_verify", "looks at the result of deploy: ./smoke.sh"),
         ("tell", "notification to #news under the contract chat"),
     ];
+    world.write("policies/contracts/chat.yml", "version: v1\nsend: { run: ./tell.sh }\n");
     for args in [&["start", "ship", "--dry-run"][..], &["fingerprint", "ship"]] {
         let text = world.run(args).stdout;
         for (key, what) in told {
