@@ -33,6 +33,9 @@ use crate::engine::steps::effect::{self, Making, Reached};
 use crate::engine::steps::step_limit;
 use crate::store::{About, By, DeploymentMove};
 
+/// Keeps git from removing what a release or an approval names.
+const CONTENTS_PIN: &str = "contents-";
+
 /// What was found out about a step before it begins.
 pub(super) enum Asked {
     /// It may be carried out.
@@ -114,20 +117,15 @@ impl<'a> Attempt<'a> {
         None
     }
 
-    /// What the run's work is by now. Two commits of the same contents are one: the earlier.
+    /// What the run's work is by now. The same contents on the same base are the same, whichever run made them.
     pub(super) fn reached(&mut self, step: &StepKey) -> Result<Reached, EngineError> {
-        let before = self.held.store().find_run(&self.held.hold.run)?.and_then(|run| run.snapshot);
         let snapshot = self.copy.snapshot(self.host, self.held, Some(step))?;
-        let tree = self.host.repo.tree_of(&snapshot.commit)?;
-        let mut commit = snapshot.commit;
-        if let Some(before) = before
-            && self.host.repo.tree_of(&before)? == tree
-        {
-            self.held.stage(Change::Snapshot { commit: before.clone(), step: Some(step.clone()) })?;
-            commit = before;
-        }
         self.held.commit()?;
-        Ok(Reached { commit, tree })
+        let base = self.run.components.base_commit.clone();
+        let commit = self.copy.workspace.contents(&base, &snapshot.commit)?;
+        let pin = format!("{CONTENTS_PIN}{}", &commit[..12]);
+        self.host.repo.pin(self.held.hold.run.as_str(), &pin, &commit)?;
+        Ok(Reached { commit })
     }
 
     pub(super) fn making<'m>(&'m self, step: &'m StepSpec, reached: &'m Reached) -> Making<'m> {
@@ -153,7 +151,7 @@ impl<'a> Attempt<'a> {
         match self.asked.remove(&step.key) {
             Some(Asked::Effect(intended)) => {
                 if intended.action.state == ActionState::Succeeded {
-                    self.held.note(EventKind::WarningRaised, Some(&step.key), &already(&intended.action))?;
+                    self.warn(&step.key, &already(&intended.action))?;
                 }
                 self.begin_errand(scope, (step, *intended), May::Send)
             }
@@ -338,8 +336,10 @@ fn already(action: &ActionRecord) -> String {
 
 /// Why it was not sent, where that is for good or for a person.
 fn not_sent(carried: &Carried) -> Option<Failure> {
-    let review = carried.action.review.as_ref();
-    let review = review.map(|why| Failure::new(Code::ReviewRequired, format!("{}: {why}", carried.action.id)));
+    let action = &carried.action;
+    let review = action.review.as_ref();
+    let about = |why: &String| format!("{} to {}: {why}", action.kind, action.target);
+    let review = review.map(|why| Failure::new(Code::ReviewRequired, about(why)));
     review.or_else(|| carried.hindered.clone().filter(|failure| failure.code != Code::NeedsApproval))
 }
 

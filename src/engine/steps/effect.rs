@@ -41,16 +41,14 @@ pub struct Making<'a> {
 /// The contents that a run has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reached {
-    /// As a commit.
+    /// As a commit: the same for the same contents on the same base.
     pub commit: String,
-    /// The commit's tree: what is compared, for two commits can hold the same.
-    pub tree: String,
 }
 
 impl Making<'_> {
     /// The contents and what they rest on, as an approval names them.
     fn contents(&self) -> String {
-        format!("{} on {}", self.reached.tree, self.run.components.base_commit)
+        format!("{} on {}", self.reached.commit, self.run.components.base_commit)
     }
 }
 

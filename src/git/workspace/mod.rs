@@ -5,6 +5,7 @@
 //! what the agent committed itself, `loose_ends` what it left in git besides, `snapshot` and `restore` go from disk to commit and back.
 
 mod commits;
+mod contents;
 mod copy;
 mod durable;
 mod index;
