@@ -1,12 +1,14 @@
 //! Brings one action to rest: asks the domain for the next move, makes it, commits it, and asks again. Whoever holds the
 //! action does this; a crash in between leaves a record from which the next one decides the same.
 
+use super::admission::{self, Admission};
 use super::call::Caller;
 use super::stop::Stop;
 use super::want::{Intended, found, read_request};
 use super::{Outside, subject};
 use crate::domain::action::record::ReadingRecord;
-use crate::domain::action::{ActionEvent, ActionFacts, ActionMove, ActionRecord, ActionRequest, ActionState};
+use crate::domain::action::{ActionEvent, ActionFacts, ActionMove, ActionRecord, ActionRequest, ActionState, Answer};
+use crate::domain::breaker::Breaker;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::lease::{Holding, holding};
 use crate::domain::plan::action_flow::{self, Facts, Next};
@@ -237,6 +239,30 @@ impl Carrier<'_> {
             return Ok(Then::Rest);
         }
         let request = read_request(&self.errand.outside, &self.action)?;
+        let admitted = match admission::ask(self.errand, &self.action, store)? {
+            Admission::Unasked => None,
+            Admission::Open(admitted) => Some(admitted),
+            Admission::Shut(breaker) => return Ok(self.left_alone(&breaker)),
+        };
+        let answer = self.send(store, &request);
+        if let Some(admitted) = admitted {
+            admitted.ended(self.errand, store, answer.as_ref().ok().and_then(Option::as_ref))?;
+        }
+        match answer? {
+            Some(_) => Ok(Then::GoOn),
+            None => Ok(Then::Rest),
+        }
+    }
+
+    /// Others have found that the provider does not answer: a later attempt tries.
+    fn left_alone(&mut self, breaker: &Breaker) -> Then {
+        let wait = Millis::between(now().utc, breaker.until);
+        self.hindered = Some(Failure { retry_after: Some(wait), ..admission::failure(breaker) });
+        Then::Rest
+    }
+
+    /// The send and its answer, both on record; nothing when it may not be sent.
+    fn send(&mut self, store: &mut Store, request: &ActionRequest) -> Result<Option<Answer>, EngineError> {
         // Looked at again now: what was approved is what is sent (F49).
         let digest = subject::look(&self.errand.outside, &self.errand.intended.looked)?.digest();
         self.renew(store)?;
@@ -253,10 +279,10 @@ impl Carrier<'_> {
         // If we die before this commit: nothing was sent, and it is ready. If we die after it: it counts as sent.
         match store.begin_send(&sending, &self.errand.outside.who.context())? {
             Ok(action) => self.action = action,
-            Err(not_sent) => return self.not_sent(store, &not_sent),
+            Err(not_sent) => return self.not_sent(store, &not_sent).map(|_| None),
         }
         let _ = failpoints::reached(When::Before, "send");
-        let answer = self.caller(&request).send()?;
+        let answer = self.caller(request).send()?;
         // If we die here, the other side has it and nobody here knows: it is asked what became of it.
         let _ = failpoints::reached(When::After, "send");
         let answered = Answered {
@@ -267,7 +293,7 @@ impl Carrier<'_> {
             facts: &ActionFacts::default(),
         };
         self.action = store.record_answer(&answered, &self.errand.outside.who.context())?;
-        Ok(Then::GoOn)
+        Ok(Some(answer))
     }
 
     fn not_sent(&mut self, store: &mut Store, not_sent: &NotSent) -> Result<Then, EngineError> {

@@ -4,8 +4,10 @@
 //! - `want` makes a request of a step or of somebody's wish, asks the policy, and records the intent
 //! - `subject` looks at everything that an approval covers
 //! - `health` asks an address whether it is well
+//! - `admission` leaves a provider alone that fails too often
 //! - `carry` claims an action and brings it to rest by `call`s; `errand` does so on a thread of its own, until a `stop`
 
+mod admission;
 mod call;
 pub mod carry;
 pub mod errand;

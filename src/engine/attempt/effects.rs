@@ -160,7 +160,7 @@ impl<'a> Attempt<'a> {
                 self.held.stage(Change::UseApproval { approval, digest })?;
                 self.succeed(step, Success { name: step.key.as_str(), commit: None, ended: None })
             }
-            Some(Asked::Refused(failure)) => self.end_badly(step, StepEvent::Fail, None, Some(failure)),
+            Some(Asked::Refused(failure)) => self.effect_failed(step, failure),
             None => Err(EngineError::failed(Code::Internal, format!("nobody was asked about step `{}`", step.key))),
         }
     }
@@ -215,13 +215,11 @@ impl<'a> Attempt<'a> {
                 self.settled_outside()
             }
             ActionState::Ready | ActionState::WaitingApproval => match not_sent(carried) {
-                Some(failure) => self.end_badly(step, StepEvent::Fail, None, Some(failure)),
+                Some(failure) => self.effect_failed(step, failure),
                 // It was to stop before it was sent, or a person must agree anew.
                 None => self.end_badly(step, StepEvent::Interrupt, None, None),
             },
-            ActionState::Failed | ActionState::Canceled => {
-                self.end_badly(step, StepEvent::Fail, None, Some(failure_of(action)))
-            }
+            ActionState::Failed | ActionState::Canceled => self.effect_failed(step, failure_of(action)),
             ActionState::Started | ActionState::InProgress | ActionState::OutcomeUnknown => {
                 self.end_badly(step, StepEvent::LoseOutcome, None, Some(unknown(action)))
             }
@@ -296,6 +294,11 @@ impl<'a> Attempt<'a> {
         if self.held.step(&step.key).is_some_and(|record| record.state == StepState::Unknown) {
             return self.warn(&step.key, &format!("it could not be asked about: {}", failure.message));
         }
+        self.effect_failed(step, failure)
+    }
+
+    fn effect_failed(&mut self, step: &StepSpec, failure: Failure) -> Result<(), EngineError> {
+        self.held.retry_after(&step.key, failure.retry_after);
         self.end_badly(step, StepEvent::Fail, None, Some(failure))
     }
 
