@@ -16,6 +16,7 @@ use crate::domain::plan::meaning::{Meaning, MeaningInput, meaning, stands_at};
 use crate::domain::record::{ArtifactRecord, ArtifactType, RunView};
 use crate::domain::step::StepState;
 use crate::domain::task::StepKind;
+use crate::report::action_json::Keys;
 use crate::report::input::{FileChange, PatchText, ReportInput, StepTail};
 use crate::report::run_json::Extras;
 use crate::report::{html, junit, markdown, run_json};
@@ -69,7 +70,8 @@ fn rendered(host: &Host<'_>, held: &Held, dir: &RunDir, view: &RunView) -> Resul
         warnings: &warnings,
     };
     let branch = host.repo.pinned(view.run.id.as_str(), BRANCH_PIN)?.map(|_| format!("agentrun/{}", view.run.id));
-    let extras = Extras { via: None, meaning: &meaning, branch: branch.as_deref(), warnings: &warnings };
+    let extras =
+        Extras { via: None, meaning: &meaning, branch: branch.as_deref(), warnings: &warnings, keys: Keys::Hashed };
     let result = serde_json::to_string_pretty(&run_json::run_json(view, &extras)).unwrap_or_default();
     let junit = junit::junit(&input).map_err(|e| EngineError::failed(Code::Internal, e.to_string()))?;
     Ok(vec![

@@ -4,13 +4,19 @@ use super::error::OpsError;
 use super::place::Place;
 use super::show::Shown;
 use crate::domain::failure::Code;
+use crate::report::action_json::Keys;
 use crate::report::run_json::{Extras, run_json};
 
 /// Runs the command once, with the run's JSON on its standard input.
 pub fn tell(place: &Place, command: &str, shown: &Shown) -> Result<(), OpsError> {
     let failed = |why: String| OpsError::about(&shown.view.run.id, Code::CommandFailed, why);
-    let extras =
-        Extras { via: None, meaning: &shown.meaning, branch: shown.branch.as_deref(), warnings: &shown.warnings };
+    let extras = Extras {
+        via: None,
+        meaning: &shown.meaning,
+        branch: shown.branch.as_deref(),
+        warnings: &shown.warnings,
+        keys: Keys::Hashed,
+    };
     let text = run_json(&shown.view, &extras).to_string();
     let status = crate::process::tell(command, place.repo.root(), text.as_bytes());
     match status {

@@ -4,7 +4,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | [`input`] | what a report is made of |
-//! | [`run_json`], [`record_json`], [`machine_json`], [`policy_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
+//! | [`run_json`], [`action_json`], [`record_json`], [`machine_json`], [`policy_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
 //! | [`document`] | how a JSON document is written |
 //! | [`compare`] | what differs between two runs or attempts, as data |
 //! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
@@ -13,6 +13,7 @@
 //! | [`text`] | the terminal |
 //! | [`amount`] | times and amounts as they are written |
 
+pub mod action_json;
 pub mod amount;
 pub mod command_json;
 pub mod compare;

@@ -1,5 +1,6 @@
 //! What people see, as snapshots. Only tests.
 
+use super::action_json::Keys;
 use super::compare::{Side, compare};
 use super::document;
 use super::html::html;
@@ -151,7 +152,7 @@ fn r_a16_no_prompt_input_environment_or_key_reaches_a_report() {
     inputs.spec.steps[0].body = StepBody::Command { run: CommandLine::Shell(canary()) };
     inputs.policy.env.push(canary());
     world.view.run.key_hash = Some(Sha256Hash::of(b"key"));
-    let extras = Extras { via: None, meaning: &world.meaning, branch: None, warnings: &[] };
+    let extras = Extras { via: None, meaning: &world.meaning, branch: None, warnings: &[], keys: Keys::Hashed };
     let entry = StatusEntry { view: &world.view, meaning: &world.meaning, branch: None };
     let rendered = [
         markdown(&world.input()),

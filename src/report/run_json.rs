@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::action_json::{Keys, action_json, approval_json};
 use super::amount::{usd_or_null, utc, utc_or_null};
 use super::providers::{ProviderLine, providers_json};
 use crate::domain::outcome::ProcessEnd;
@@ -37,6 +38,8 @@ pub struct Extras<'a> {
     pub branch: Option<&'a str>,
     /// What a reader should know and no state shows.
     pub warnings: &'a [String],
+    /// Whether the keys of actions are told.
+    pub keys: Keys,
 }
 
 /// The document of one run.
@@ -49,7 +52,8 @@ pub fn run_json(view: &RunView, extras: &Extras<'_>) -> Value {
     document.insert("reused".into(), reused.into());
     document.insert("steps".into(), view.steps.iter().map(|s| step(view, s)).collect());
     document.insert("executions".into(), view.executions.iter().map(execution).collect());
-    document.insert("actions".into(), json!([]));
+    document.insert("actions".into(), view.actions.iter().map(|a| action_json(a, extras.keys)).collect());
+    document.insert("approvals".into(), view.approvals.iter().map(approval_json).collect());
     document.insert("artifacts".into(), view.artifacts.iter().map(super::record_json::artifact).collect());
     document.insert("warnings".into(), json!(extras.warnings));
     Value::Object(document)

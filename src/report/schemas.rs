@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::action_json::Keys;
 use super::command_json::{LogName, apply_json, explain_all_json, log_json, plan_json};
 use super::compare::{Side, compare};
 use super::machine_json::{
@@ -65,7 +66,10 @@ fn check(document: &Value) {
 fn run_document(status: RunStatus, via: Option<Via>) -> Value {
     let view = view(status);
     let meaning = meaning_of(&view.run);
-    run_json(&view, &Extras { via, meaning: &meaning, branch: Some("agentrun/run_182_001"), warnings: &[] })
+    run_json(
+        &view,
+        &Extras { via, meaning: &meaning, branch: Some("agentrun/run_182_001"), warnings: &[], keys: Keys::Shown },
+    )
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::cli::session::Session;
 use crate::ops::carry::Answer;
 use crate::ops::show::Shown;
+use crate::report::action_json::Keys;
 use crate::report::run_json::{Extras, run_json};
 use crate::report::text::end_block;
 
@@ -10,7 +11,13 @@ use crate::report::text::end_block;
 pub fn say(session: &mut Session, answer: &Answer, shown: &Shown) {
     if session.json {
         let branch = shown.branch.as_deref();
-        let extras = Extras { via: Some(answer.via), meaning: &shown.meaning, branch, warnings: &shown.warnings };
+        let extras = Extras {
+            via: Some(answer.via),
+            meaning: &shown.meaning,
+            branch,
+            warnings: &shown.warnings,
+            keys: Keys::Shown,
+        };
         session.say.json(&run_json(&answer.view, &extras));
         return;
     }

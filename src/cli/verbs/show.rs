@@ -5,6 +5,7 @@ use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::{Code, Exit};
 use crate::ops::show;
+use crate::report::action_json::Keys;
 use crate::report::record_json::budget_json;
 use crate::report::run_json::{Extras, run_json};
 use crate::report::text::{budget_table, show_tree};
@@ -30,7 +31,8 @@ pub fn run(session: &mut Session, args: &ShowArgs) -> Result<Exit, CliError> {
         (true, true) => session.say.json(&budget_json(&shown.view, &shown.limits)),
         (true, false) => {
             let branch = shown.branch.as_deref();
-            let extras = Extras { via: None, meaning: &shown.meaning, branch, warnings: &shown.warnings };
+            let extras =
+                Extras { via: None, meaning: &shown.meaning, branch, warnings: &shown.warnings, keys: Keys::Shown };
             session.say.json(&run_json(&shown.view, &extras));
         }
         (false, true) => session.say.result(&budget_table(&shown.view, &shown.limits)),

@@ -95,6 +95,7 @@ pub fn verdict(kind: StepKind, step: &StepSpec, end: &ProcessEnd) -> Option<Fail
         ProcessEnd::LeaseLost => Code::Fenced,
         ProcessEnd::Vanished => Code::WorkerCrash,
         ProcessEnd::Exited { .. } | ProcessEnd::Signalled { .. } if kind == StepKind::Qa => Code::QaFailed,
+        ProcessEnd::Exited { .. } | ProcessEnd::Signalled { .. } if kind == StepKind::Verify => Code::VerifyFailed,
         ProcessEnd::Exited { .. } | ProcessEnd::Signalled { .. } => Code::CommandFailed,
     };
     Some(Failure::new(code, format!("`{}` {end}", program(step))))

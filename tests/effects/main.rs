@@ -1,0 +1,67 @@
+//! What reaches the outside, counted on the other side's own ledger: the failure tests that decide, and the control case. The real
+//! program, a provider that loses answers, and nobody who believes the program's words.
+#![cfg(feature = "test-fakes")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+
+mod deploy;
+mod orders;
+#[path = "../provider/mod.rs"]
+mod provider;
+#[path = "../whole_runs/world.rs"]
+#[allow(dead_code, reason = "shared with the whole runs, which use all of it")]
+mod world;
+
+use provider::{PROGRAM, Provider};
+use world::World;
+
+/// Rules and clocks for tests: everything goes without a person, waits are short.
+fn allow_all(world: &World) {
+    world.policy(&SECTIONS);
+}
+
+const SECTIONS: [(&str, &str); 5] = [
+    ("timeouts", "{ call: 500ms, grace: 200ms, exit: 300ms }"),
+    ("rules", "[ { id: all, allow: \"*\" } ]"),
+    ("retry", "{ base: 50ms, max: 2s, jitter: 0, total: 20s }"),
+    ("actions", "{ answer: 2s, call: 1s, try: 2s, expire: 5s }"),
+    ("send_budget", "{ default: { max: 100, per: 1m } }"),
+];
+
+/// A contract of this name over the provider's HTTP side.
+fn http_contract(world: &World, provider: &Provider, (name, lines): (&str, &str)) {
+    let send = format!(
+        "send: {{ http: {{ url: \"{}\", inside: true, body: {{ amount: \"{{{{ input.amount }}}}\", key: \"{{{{ key }}}}\" }} }} }}\n",
+        provider.url("/orders")
+    );
+    world.write(&format!("policies/contracts/{name}.yml"), &format!("version: v1\n{send}reference: /id\n{lines}"));
+}
+
+/// The query of the same.
+fn http_query(provider: &Provider, settle: &str) -> String {
+    format!(
+        "query: {{ settle: {settle}, http: {{ url: \"{}\", inside: true }}, find: {{ list: /data, more: /has_more, \
+         equals: {{ /key: \"{{{{ key }}}}\" }} }} }}\n",
+        provider.url("/effects?key={{ key }}")
+    )
+}
+
+/// A task that orders something under a contract.
+fn order(world: &World, task: &str, (contract, amount, more): (&str, u32, &str)) {
+    world.task(
+        task,
+        &format!(
+            "steps:\n  - key: order\n    kind: action\n    type: generic\n    target: shop\n    contract: {contract}\n    \
+             subject: {{ document: order-7 }}\n    input: {{ amount: {amount} }}\n{more}"
+        ),
+    );
+}
+
+/// The one action of a run.
+fn action(run: &serde_json::Value) -> serde_json::Value {
+    run["actions"][0].clone()
+}
+
+/// The provider as a command of a step.
+fn command(provider: &Provider, verb: &str) -> String {
+    format!("[ \"{PROGRAM}\", {verb}, \"{}\" ]", provider.folder().display())
+}
