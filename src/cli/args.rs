@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::verbs::{policy, replay_agent};
+use super::verbs::{action, policy, reconcile, replay_agent};
 
 /// Run AI coding agents so that nothing is lost, done twice, or spent past its budget.
 #[derive(Debug, Parser)]
@@ -76,6 +76,10 @@ pub enum Verb {
     Diff(DiffArgs),
     /// Stop a run for good; its work is kept as branch and patch.
     Cancel(CancelArgs),
+    /// Side effects on the world outside.
+    Action(action::ActionArgs),
+    /// Ask the other side what became of effects that nobody knows about; sends nothing.
+    Reconcile(reconcile::ReconcileArgs),
     /// What makes a run the run it is, and what differs from an earlier one.
     Fingerprint(FingerprintArgs),
     /// A run's kept files.

@@ -70,6 +70,8 @@ fn dispatch(session: &mut Session, verb: Verb) -> Result<Exit, CliError> {
         Verb::Logs(args) => verbs::logs::run(session, &args),
         Verb::Diff(args) => verbs::diff::run(session, &args),
         Verb::Cancel(args) => verbs::cancel::run(session, &args),
+        Verb::Action(args) => verbs::action::run(session, args),
+        Verb::Reconcile(args) => verbs::reconcile::run(session, &args),
         Verb::Fingerprint(args) => verbs::fingerprint::run(session, &args),
         Verb::Artifact(args) => verbs::artifact::run(session, &args),
         Verb::Audit(args) => verbs::audit::run(session, &args),

@@ -1,6 +1,7 @@
 //! LAYER 4: one function per command. Each gathers what it needs, calls the engine or the store, and answers a value.
 //! Nothing here knows how the answer is shown, and nothing decides what the domain can decide.
 
+pub mod actions;
 pub mod allowance;
 pub mod apply;
 pub mod artifact;
@@ -23,6 +24,7 @@ pub mod on_end;
 pub mod place;
 pub mod policy;
 pub mod queue;
+pub mod reconcile;
 pub mod recover;
 pub mod replay;
 pub mod resume;

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::amount::{utc, utc_or_null};
-use crate::domain::action::ActionRecord;
 use crate::domain::action::approval::ApprovalRecord;
+use crate::domain::action::record::{ReadingRecord, WantedRecord};
+use crate::domain::action::{ActionRecord, ActionState};
+use crate::domain::failure::Failure;
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::quantity::{Millis, UtcMs};
 
@@ -54,4 +56,56 @@ pub fn approval_json(approval: &ApprovalRecord) -> Value {
 /// A key as it may be told everywhere.
 pub fn short_hash(key: &str) -> String {
     Sha256Hash::of(key.as_bytes()).hex()[..12].to_owned()
+}
+
+/// The document of a list.
+pub fn actions_json(actions: &[ActionRecord], present: UtcMs) -> Value {
+    let list: Vec<Value> = actions.iter().map(|action| listed_action_json(action, present)).collect();
+    json!({ "schema": "agentrun/actions/1", "actions": list })
+}
+
+/// The document of one action, with what was seen of it and who wanted it.
+pub fn action_document(action: &ActionRecord, readings: &[ReadingRecord], wanted: &[WantedRecord]) -> Value {
+    let mut document = action_json(action, Keys::Shown);
+    document["schema"] = json!("agentrun/action-record/1");
+    document["readings"] = readings
+        .iter()
+        .map(|r| json!({ "at": utc(r.at), "reading": r.reading, "source": r.source, "tries": r.tries }))
+        .collect();
+    document["wanted"] = wanted
+        .iter()
+        .map(|w| {
+            json!({
+                "at": utc(w.at), "answer": w.answer, "run": w.by.run, "attempt": w.by.attempt, "step": w.by.step,
+                "call": w.by.call, "conversation": w.by.conversation, "request_id": w.by.request_id,
+            })
+        })
+        .collect();
+    document
+}
+
+/// What `reconcile` found.
+pub struct ReconcileDocument<'a> {
+    /// What was in question: where it stood, where it stands, and what stood in the way of asking.
+    pub asked: &'a [(ActionState, &'a ActionRecord, Option<&'a Failure>)],
+    /// How many approvals were over.
+    pub expired: usize,
+    /// Approved and done, without a name at the other side.
+    pub nameless: &'a [ActionRecord],
+}
+
+/// The document of `reconcile`.
+pub fn reconcile_json(found: &ReconcileDocument<'_>) -> Value {
+    let one = |(before, action, hindered): &(ActionState, &ActionRecord, Option<&Failure>)| {
+        let mut document = action_json(action, Keys::Shown);
+        document["before"] = json!(before);
+        document["hindered"] = json!(hindered.map(|failure| &failure.message));
+        document
+    };
+    json!({
+        "schema": "agentrun/reconcile/1",
+        "actions": found.asked.iter().map(one).collect::<Vec<_>>(),
+        "expired_approvals": found.expired,
+        "without_reference": found.nameless.iter().map(|action| json!(action.id)).collect::<Vec<_>>(),
+    })
 }

@@ -10,10 +10,11 @@
 //! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
 //! | `tell`, `phrase` | how the story is made of a record, and the words that all formats share |
 //! | [`markdown`], [`html`], [`junit`] | the files of a run |
-//! | [`text`] | the terminal |
+//! | [`text`], [`action_text`] | the terminal |
 //! | [`amount`] | times and amounts as they are written |
 
 pub mod action_json;
+pub mod action_text;
 pub mod amount;
 pub mod command_json;
 pub mod compare;

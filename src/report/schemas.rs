@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::action_json::Keys;
+use super::action_json::{Keys, ReconcileDocument, action_document, action_json, actions_json, reconcile_json};
 use super::command_json::{LogName, apply_json, explain_all_json, log_json, plan_json};
 use super::compare::{Side, compare};
 use super::machine_json::{
@@ -19,6 +19,9 @@ use super::record_json::{
     fingerprint_json, resume_json,
 };
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
+use crate::domain::action::record::{ReadingRecord, WantedAnswer, WantedBy, WantedRecord};
+use crate::domain::action::state::ApprovalState;
+use crate::domain::action::{ActionState, Reading as ActionReading};
 use crate::domain::artifact::{ArtifactFault, FaultKind};
 use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::budget::{Budget, LimitKind, Limits, Scope};
@@ -36,7 +39,7 @@ use crate::domain::policy::kinds::ActionClass;
 use crate::domain::policy::{ActionType, Policy, Rule, Verdict};
 use crate::domain::record::ArtifactType;
 use crate::domain::run::{AttemptState, OpenedBy, Phase, RunStatus};
-use crate::domain::sample::{T0, breaker, event, key, meaning_of, view};
+use crate::domain::sample::{T0, action, at, breaker, event, key, meaning_of, view};
 use crate::domain::step::StepState;
 use crate::domain::task::{CommandLine, StepKind};
 
@@ -236,6 +239,28 @@ fn r_u2_commands_without_a_record_have_schemas() {
 }
 
 #[test]
+fn r_a16_side_effects_have_schemas_and_no_key_outside_the_local_documents() {
+    let action = action(ActionState::OutcomeUnknown);
+    let reading = ActionReading::Unclear { message: "503".into(), retry_after: None };
+    let readings = [ReadingRecord { at: at(5), reading, source: "query".into(), tries: 1 }];
+    let by = WantedBy {
+        run: action.run.clone(),
+        attempt: 1,
+        step: action.step.clone(),
+        call: None,
+        conversation: None,
+        request_id: action.request_id.clone(),
+    };
+    let wanted = [WantedRecord { by, at: at(1), answer: WantedAnswer::New }];
+    check(&actions_json(std::slice::from_ref(&action), at(60)));
+    check(&action_document(&action, &readings, &wanted));
+    let asked = [(ActionState::OutcomeUnknown, &action, None)];
+    let nameless = [action.clone()];
+    check(&reconcile_json(&ReconcileDocument { asked: &asked, expired: 1, nameless: &nameless }));
+    assert!(!action_json(&action, Keys::Hashed).to_string().contains(&action.key));
+}
+
+#[test]
 fn r_p3_what_a_policy_says_has_schemas() {
     let rule = |id: &str, verdict, action: &str| Rule {
         id: id.to_owned(),
@@ -303,6 +328,8 @@ fn closed_lists_are_those_of_the_domain() {
         ("Verdict", words::<Verdict>()),
         ("Held", words::<Held>()),
         ("ActionType", words::<ActionType>()),
+        ("ActionState", words::<ActionState>()),
+        ("ApprovalState", words::<ApprovalState>()),
         ("ActionClass", words::<ActionClass>()),
     ];
     let mut seen = std::collections::BTreeSet::new();

@@ -235,6 +235,8 @@ fn json() -> String {
         | document | answered by | schema |\n| --- | --- | --- |\n"
         .to_owned();
     let by = BTreeMap::from([
+        ("action-record", "`action show`, `action assign`, `action resolve`"),
+        ("actions", "`action list`"),
         ("apply", "`apply`"),
         ("policy-check", "`policy check`"),
         ("policy-test", "`policy test`"),
@@ -252,6 +254,7 @@ fn json() -> String {
         ("init", "`init`"),
         ("log", "`logs`, one per line"),
         ("plan", "`start --dry-run`"),
+        ("reconcile", "`reconcile`"),
         ("resume", "`resume --dry-run`"),
         ("run", "`start`, `resume`, `show`, `cancel`; `result.json` of a run"),
         ("status", "`status`"),

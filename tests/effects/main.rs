@@ -7,6 +7,7 @@ mod deploy;
 mod orders;
 #[path = "../provider/mod.rs"]
 mod provider;
+mod settle;
 #[path = "../whole_runs/world.rs"]
 #[allow(dead_code, reason = "shared with the whole runs, which use all of it")]
 mod world;

@@ -1,5 +1,6 @@
 //! One file per command. Each turns its arguments into options, calls one function of [`crate::ops`], and says the answer.
 
+pub mod action;
 pub mod answer;
 pub mod apply;
 pub mod artifact;
@@ -15,6 +16,7 @@ pub mod init;
 pub mod logs;
 pub mod man;
 pub mod policy;
+pub mod reconcile;
 pub mod replay_agent;
 pub mod resume;
 pub mod show;

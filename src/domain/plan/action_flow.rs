@@ -57,6 +57,8 @@ pub enum Next {
 pub struct Facts<'a> {
     /// The present.
     pub present: UtcMs,
+    /// Until when agentrun goes on by itself: the action's deadline, or later where somebody asks for it anew.
+    pub until: UtcMs,
     /// How it is held, as seen by whoever asks; `Free` for whoever holds it itself.
     pub holding: Holding,
     /// Readings, oldest first.
@@ -103,7 +105,7 @@ fn ready(action: &ActionRecord, facts: &Facts<'_>) -> Next {
             Some(Reading::Several { matches }) => {
                 return Next::Review { why: format!("{matches} effects fit it before it was sent") };
             }
-            Some(_) if facts.present >= action.deadline => {
+            Some(_) if facts.present >= facts.until => {
                 return Next::Review { why: "it could not be seen whether it is there already".to_owned() };
             }
             Some(_) => return Next::Ask { at: later(action, facts) },
@@ -119,7 +121,7 @@ fn in_progress(action: &ActionRecord, facts: &Facts<'_>) -> Next {
             return Next::Settle(Verdict::Succeeded { reference: reference.clone() });
         }
         Some(Reading::Failed { message }) => return Next::Settle(Verdict::Failed { message: message.clone() }),
-        _ if facts.present >= action.deadline => return Next::Lose,
+        _ if facts.present >= facts.until => return Next::Lose,
         _ => {}
     }
     match facts.query {
@@ -141,12 +143,16 @@ fn failed(action: &ActionRecord, facts: &Facts<'_>) -> Next {
 fn unknown(action: &ActionRecord, facts: &Facts<'_>) -> Next {
     match reconcile::verdict(action, facts.readings, facts.present) {
         Verdict::AskAgain { at } if facts.query.is_some() => {
-            if facts.present >= action.deadline {
+            if facts.present >= facts.until {
                 return Next::Review { why: "asking has not settled it in time".to_owned() };
             }
             Next::Ask { at: at.max(later(action, facts)) }
         }
         Verdict::AskAgain { .. } => without_query(action, facts),
+        // Known to be under way, for too long: to say so again would bring nobody further.
+        Verdict::InProgress { .. } if facts.present >= facts.until => {
+            Next::Review { why: "the other side has it, and has not done it in time".to_owned() }
+        }
         verdict => Next::Settle(verdict),
     }
 }
@@ -160,7 +166,7 @@ fn without_query(action: &ActionRecord, facts: &Facts<'_>) -> Next {
     match action.contract.dedupe {
         Dedupe::Key if action.code == Some(Code::KeyRetentionPassed) => why("the other side no longer keeps its key"),
         Dedupe::Key if action.tries >= facts.tries => why("it was sent as often as it may be"),
-        Dedupe::Key if facts.present >= action.deadline => why("its time is over"),
+        Dedupe::Key if facts.present >= facts.until => why("its time is over"),
         Dedupe::Key => Next::Resend { at: action.retry_at.unwrap_or_else(|| facts.present.plus(facts.delay)) },
         Dedupe::Natural | Dedupe::None => {
             why("the other side knows no second one by its key, and nobody can be asked what became of the first")
@@ -189,7 +195,15 @@ mod tests {
     const QUERY: Option<Millis> = Some(Millis(3_000));
 
     fn facts(readings: &[ReadingRecord], query: Option<Millis>) -> Facts<'_> {
-        Facts { present: at(10), holding: Holding::Free, readings, tries: 3, delay: Millis::secs(10), query }
+        Facts {
+            present: at(10),
+            until: at(900),
+            holding: Holding::Free,
+            readings,
+            tries: 3,
+            delay: Millis::secs(10),
+            query,
+        }
     }
 
     fn keyed(state: ActionState) -> ActionRecord {
@@ -257,6 +271,15 @@ mod tests {
         assert_eq!(next(&action(ActionState::InProgress), &late), Next::Lose);
         failed.code = Some(Code::ValidationError);
         assert_eq!(next(&failed, &facts(&[], NO_QUERY)), Next::Settled);
+    }
+
+    #[test]
+    fn r_a7_what_is_under_way_for_too_long_is_a_persons_and_no_circle() {
+        let reading = Reading::InProgress { reference: None };
+        let readings = [ReadingRecord { at: at(899), reading, source: "query".to_owned(), tries: 1 }];
+        let late = Facts { present: at(900), ..facts(&readings, QUERY) };
+        assert_eq!(next(&action(ActionState::InProgress), &late), Next::Lose);
+        assert!(matches!(next(&action(ActionState::OutcomeUnknown), &late), Next::Review { .. }));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Caller<'_> {
         self.call(Purpose::Ask, adapters::ask)
     }
 
+    /// How long a send can take.
+    pub fn longest(&self) -> Millis {
+        self.limit(Purpose::Send)
+    }
+
     fn call<T>(&self, purpose: Purpose, make: impl Fn(&Call<'_>) -> T) -> Result<T, EngineError> {
         let Errand { outside, intended, policy, stop, .. } = self.errand;
         let folder = outside.home.root().join(format!("{}/actions", self.action.run));

@@ -3,6 +3,7 @@
 
 use super::admission::{self, Admission};
 use super::call::Caller;
+use super::claim::{claim, facts_of, lease_until, patience};
 use super::stop::Stop;
 use super::want::{Intended, found, read_request};
 use super::{Outside, subject};
@@ -10,30 +11,20 @@ use crate::domain::action::record::ReadingRecord;
 use crate::domain::action::{ActionEvent, ActionFacts, ActionMove, ActionRecord, ActionRequest, ActionState, Answer};
 use crate::domain::breaker::Breaker;
 use crate::domain::failure::{Code, Failure};
-use crate::domain::lease::{Holding, holding};
 use crate::domain::plan::action_flow::{self, Facts, Next};
-use crate::domain::plan::after_failure::{Tried, backoff};
 use crate::domain::plan::reconcile::Verdict;
 use crate::domain::policy::Policy;
-use crate::domain::quantity::{BootMs, Millis, UtcMs};
+use crate::domain::quantity::{Millis, UtcMs};
 use crate::engine::error::EngineError;
 use crate::engine::host::now;
-use crate::engine::run::this_process;
 use crate::failpoints::{self, When};
-use crate::process::identity::liveness;
-use crate::store::{ActionClaim, ActionStep, Answered, Assignment, Hold, NotSent, Sending, Store, StoreError};
-
-/// How much longer than a call the right to make it lasts.
-const MARGIN: Millis = Millis(30_000);
+use crate::store::{ActionStep, Answered, Assignment, Hold, NotSent, Sending, Store, StoreError};
 
 /// What must be left of the leases when something is sent (F43).
 const SEND_MARGIN: Millis = Millis(1_000);
 
 /// How long a person has to look at what agentrun cannot settle.
 const REVIEW_WITHIN: Millis = Millis(24 * 3_600_000);
-
-/// How often it is looked at what another process holds.
-const LOOK: Millis = Millis(100);
 
 /// Whether something may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +68,7 @@ pub fn carry(errand: &Errand<'_>, store: &mut Store) -> Result<Carried, EngineEr
     let Some(action) = claim(errand, store)? else {
         return Ok(Carried { action: found(store, id)?, hindered: None });
     };
-    let mut carrier = Carrier { errand, action, hindered: None };
+    let mut carrier = Carrier { errand, patience: patience(errand, &action), has_asked: false, action, hindered: None };
     let done = carrier.bring_to_rest(store);
     let left = store.release_action((id, carrier.action.fence), &errand.outside.who.context());
     match (done, left) {
@@ -91,90 +82,11 @@ pub fn carry(errand: &Errand<'_>, store: &mut Store) -> Result<Carried, EngineEr
     }
 }
 
-/// Takes the right to act; `None` when there is nothing to do, or it was not to be waited for any longer. Of any number of
-/// processes exactly one has it (R-A6).
-fn claim(errand: &Errand<'_>, store: &mut Store) -> Result<Option<ActionRecord>, EngineError> {
-    let id = &errand.intended.action.id;
-    let begin = now().boot;
-    let mut seen = None;
-    loop {
-        let action = found(store, id)?;
-        if is_at_rest(errand, store, &action)? {
-            return Ok(None);
-        }
-        let waited = Millis(now().boot.0.saturating_sub(begin.0));
-        let held = match held_by(&action) {
-            Holding::Held => true,
-            // A holder of another boot cannot be seen: a right that nobody renewed for as long as it can last is over.
-            Holding::Foreign => seen != Some(action.fence) || waited < right_lasts(errand),
-            Holding::Free | Holding::Stuck | Holding::Abandoned => false,
-        };
-        seen.get_or_insert(action.fence);
-        if !held {
-            match take(errand, store, &action) {
-                Ok(action) => return Ok(Some(action)),
-                Err(StoreError::ActionHeld { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if waited >= errand.limit || errand.stop.wait(LOOK) {
-            return Ok(None);
-        }
-    }
-}
-
-fn take(errand: &Errand<'_>, store: &mut Store, action: &ActionRecord) -> Result<ActionRecord, StoreError> {
-    let process = this_process().map_err(|error| StoreError::Internal(error.to_string()))?;
-    let claim = ActionClaim {
-        expected_fence: action.fence,
-        process: &process,
-        lease_until: lease_until(errand),
-        hold: errand.hold,
-    };
-    store.claim_action(&action.id, &claim, &errand.outside.who.context())
-}
-
-/// Whether there is nothing that this errand could do.
-fn is_at_rest(errand: &Errand<'_>, store: &Store, action: &ActionRecord) -> Result<bool, EngineError> {
-    let readings = store.readings(&action.id)?;
-    let next = action_flow::next(action, &facts_of(errand, action, &readings));
-    Ok(match next {
-        Next::Settled | Next::AwaitApproval => true,
-        Next::Send { .. } | Next::Resend { .. } | Next::Retry { .. } => errand.may == May::Ask,
-        Next::Review { .. } => action.review.is_some(),
-        _ => false,
-    })
-}
-
-/// How an action is held, as it can be seen from this machine.
-pub fn held_by(action: &ActionRecord) -> Holding {
-    let Some(lease) = &action.lease else { return Holding::Free };
-    holding(Some(lease), liveness(&lease.holder), &now())
-}
-
-fn lease_until(errand: &Errand<'_>) -> BootMs {
-    BootMs(now().boot.0.saturating_add(right_lasts(errand).0))
-}
-
-/// The right to act lasts as long as the longest call, and is renewed before each.
-fn right_lasts(errand: &Errand<'_>) -> Millis {
-    Millis(errand.limit.0.saturating_add(MARGIN.0))
-}
-
-fn facts_of<'r>(errand: &Errand<'_>, action: &ActionRecord, readings: &'r [ReadingRecord]) -> Facts<'r> {
-    let policy = errand.policy;
-    let tries = u32::try_from(policy.tries(action.kind)).unwrap_or(u32::MAX);
-    let first = u64::from(action.tries);
-    let seed =
-        action.request_hash.0.iter().fold(first, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    let tried = Tried { failed: first, limit: None, waited: Millis(0), left: Millis(u64::MAX), seed };
-    let query = action.contract.query.as_ref().map(|query| query.settle);
-    let delay = backoff(&policy.retry, &tried);
-    Facts { present: now().utc, holding: Holding::Free, readings, tries, delay, query }
-}
-
 struct Carrier<'a> {
     errand: &'a Errand<'a>,
+    /// Until when it is tried to find out, whatever the action's own deadline says: somebody asks for it now.
+    patience: UtcMs,
+    has_asked: bool,
     action: ActionRecord,
     hindered: Option<Failure>,
 }
@@ -189,8 +101,14 @@ impl Carrier<'_> {
     fn bring_to_rest(&mut self, store: &mut Store) -> Result<(), EngineError> {
         loop {
             let readings = store.readings(&self.action.id)?;
-            let next = action_flow::next(&self.action, &facts_of(self.errand, &self.action, &readings));
+            let until = self.action.deadline.max(self.patience);
+            let facts = Facts { until, ..facts_of(self.errand, &self.action, &readings) };
+            let next = action_flow::next(&self.action, &facts);
             let may_send = self.errand.may == May::Send;
+            if self.is_to_be_asked_anew(&next) {
+                self.ask_at(store, now().utc)?;
+                continue;
+            }
             let then = match next {
                 Next::Settled | Next::AwaitApproval | Next::Held => Then::Rest,
                 Next::Send { .. } | Next::Resend { .. } | Next::Retry { .. } if !may_send => Then::Rest,
@@ -210,6 +128,13 @@ impl Carrier<'_> {
         }
     }
 
+    /// Whoever comes back to what a person was to look at asks once more first: it may be there by now.
+    fn is_to_be_asked_anew(&self, next: &Next) -> bool {
+        let is_unknown = matches!(self.action.state, ActionState::OutcomeUnknown);
+        let gives_up = matches!(next, Next::Review { .. } | Next::Settle(Verdict::Review { .. }));
+        is_unknown && gives_up && !self.has_asked && self.action.contract.query.is_some()
+    }
+
     fn lost(&self) -> ActionFacts {
         let what = match self.action.state {
             ActionState::Started => "it was sent, or about to be, and its sender left no answer",
@@ -227,15 +152,19 @@ impl Carrier<'_> {
         Ok(Then::GoOn)
     }
 
-    /// Waits, unless that is longer than a process should wait, or the end is asked for.
-    fn wait_until(&self, at: UtcMs) -> Then {
-        let wait = Millis::between(now().utc, at);
-        let is_long = wait > self.errand.policy.retry.max;
-        if is_long || self.errand.stop.wait(wait) { Then::Rest } else { Then::GoOn }
+    /// Waits, unless that is longer than somebody should wait for a further try, or the end is asked for.
+    fn wait_to_send(&self, at: UtcMs) -> Then {
+        let is_long = Millis::between(now().utc, at) > self.errand.policy.retry.max;
+        if is_long { Then::Rest } else { self.wait_to_ask(at) }
+    }
+
+    /// A question is worth any wait that the action's own time allows.
+    fn wait_to_ask(&self, at: UtcMs) -> Then {
+        if self.errand.stop.wait(Millis::between(now().utc, at)) { Then::Rest } else { Then::GoOn }
     }
 
     fn send_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
-        if let Then::Rest = self.wait_until(at) {
+        if let Then::Rest = self.wait_to_send(at) {
             return Ok(Then::Rest);
         }
         let request = read_request(&self.errand.outside, &self.action)?;
@@ -274,7 +203,7 @@ impl Carrier<'_> {
             asked: &self.errand.intended.asked,
             digest: Some(digest),
             margin: SEND_MARGIN,
-            deadline: now().utc.plus(clocks.expire.max(self.errand.limit)),
+            deadline: now().utc.plus(clocks.expire.max(self.caller(request).longest())),
         };
         // If we die before this commit: nothing was sent, and it is ready. If we die after it: it counts as sent.
         match store.begin_send(&sending, &self.errand.outside.who.context())? {
@@ -305,12 +234,13 @@ impl Carrier<'_> {
     }
 
     fn ask_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
-        if let Then::Rest = self.wait_until(at) {
+        if let Then::Rest = self.wait_to_ask(at) {
             return Ok(Then::Rest);
         }
         let request = read_request(&self.errand.outside, &self.action)?;
         self.renew(store)?;
         let reading = self.caller(&request).ask()?;
+        self.has_asked = true;
         let source = "query".to_owned();
         let reading = ReadingRecord { at: now().utc, reading, source, tries: self.action.tries };
         let at = (&self.action.id, Some(self.action.fence));

@@ -31,8 +31,8 @@ pub enum For {
 pub struct Order {
     /// For whom.
     pub whom: For,
-    /// The run that does it.
-    pub hold: Hold,
+    /// The run that does it; `None` where no run does.
+    pub hold: Option<Hold>,
     /// The policy that holds.
     pub policy: Policy,
     /// The action.
@@ -93,7 +93,7 @@ pub fn start<'scope>(
 fn run(outside: Outside<'_>, order: &Order, stop: &Stop) -> Result<Carried, EngineError> {
     let mut store = Store::open(&outside.home.database())?;
     let Order { hold, policy, intended, limit, may, .. } = order;
-    let errand = Errand { outside, hold: Some(hold), policy, intended, limit: *limit, may: *may, stop };
+    let errand = Errand { outside, hold: hold.as_ref(), policy, intended, limit: *limit, may: *may, stop };
     carry(&errand, &mut store)
 }
 

@@ -5,11 +5,12 @@
 //! - `subject` looks at everything that an approval covers
 //! - `health` asks an address whether it is well
 //! - `admission` leaves a provider alone that fails too often
-//! - `carry` claims an action and brings it to rest by `call`s; `errand` does so on a thread of its own, until a `stop`
+//! - `claim` takes the right to act; `carry` brings an action to rest by `call`s; `errand` does so on a thread of its own, until a `stop`
 
 mod admission;
 mod call;
 pub mod carry;
+pub mod claim;
 pub mod errand;
 pub mod health;
 pub mod stop;
@@ -26,7 +27,7 @@ use crate::artifacts::home::Home;
 use crate::domain::ids::RunId;
 use crate::domain::quantity::Millis;
 use crate::domain::record::RunInputs;
-use crate::domain::task::{CommandLine, WorkspaceKind};
+use crate::domain::task::{CommandLine, StepBody, StepSpec, WorkspaceKind};
 use crate::process::Supervisor;
 
 /// What carrying an action out needs of the machine. Unlike [`Host`] it can be shared with a thread: it has no repository.
@@ -65,6 +66,16 @@ pub struct OwnCommands {
 impl OwnCommands {
     /// How long after a send an empty answer of a status command begins to mean something, where no contract says.
     pub const SETTLE: Millis = Millis(10_000);
+
+    /// Those of a step.
+    pub fn of(step: &StepSpec) -> Self {
+        let (run, status) = match &step.body {
+            StepBody::Deploy(deploy) => (Some(deploy.run.clone()), deploy.status.clone()),
+            StepBody::Action(action) => (action.run.clone(), action.status.clone()),
+            _ => (None, None),
+        };
+        Self { run, status, env: step.env.clone() }
+    }
 }
 
 /// The folder in which the commands of a run's steps stand.

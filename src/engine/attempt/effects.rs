@@ -176,7 +176,7 @@ impl<'a> Attempt<'a> {
     {
         let order = Order {
             whom: For::Step(step.key.clone()),
-            hold: self.held.hold.clone(),
+            hold: Some(self.held.hold.clone()),
             policy: self.held.inputs.policy.clone(),
             intended,
             limit: step_limit(&self.held.inputs, &step.key),

@@ -85,7 +85,7 @@ fn deploy(making: &Making<'_>, store: &Store, spec: &DeploySpec) -> Result<Wish,
         input: json!({ "release": release, "environment": spec.environment, "commit": found.commit }),
     };
     let title = format!("{kind} {release} to {}", spec.environment);
-    let own = OwnCommands { run: Some(spec.run.clone()), status: spec.status.clone(), env: making.step.env.clone() };
+    let own = OwnCommands::of(making.step);
     let mut wish = made(making, (request, contract), (own, title))?;
     wish.looked.environment_state.clone_from(&spec.environment_state);
     wish.looked.kept = making.host.home.run_dir(&found.run)?.path().to_path_buf();
@@ -121,7 +121,7 @@ fn action(making: &Making<'_>, store: &Store, spec: &ActionSpec) -> Result<Wish,
         input: filled(&spec.input, &text)?,
     };
     let title = format!("{} to {}", spec.action, request.target);
-    let own = OwnCommands { run: spec.run.clone(), status: spec.status.clone(), env: making.step.env.clone() };
+    let own = OwnCommands::of(making.step);
     let mut wish = made(making, (request, contract), (own, title))?;
     if let Some(found) = found {
         wish.looked.kept = making.host.home.run_dir(&found.run)?.path().to_path_buf();
