@@ -1,7 +1,7 @@
 //! Side effects, counted on the ledger of the other side and never on the program's own words: the six failure tests that
 //! decide, and the control.
 #![cfg(feature = "test-fakes")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests; the lint knows test functions only")]
 
 mod bank;
 mod deciding;
