@@ -1,0 +1,13 @@
+//! Side effects, counted on the ledger of the other side and never on the program's own words: the six failure tests that
+//! decide, and the control.
+#![cfg(feature = "test-fakes")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests; the lint knows test functions only")]
+
+mod bank;
+mod deciding;
+mod kills;
+#[path = "../provider/mod.rs"]
+mod provider;
+#[allow(dead_code, reason = "shared with the whole runs; a part is used here")]
+#[path = "../whole_runs/world.rs"]
+mod world;
