@@ -5,9 +5,13 @@
 
 mod bank;
 mod deciding;
+mod deploy;
 mod kills;
+mod orders;
 #[path = "../provider/mod.rs"]
 mod provider;
+mod settle;
+mod shop;
 #[allow(dead_code, reason = "shared with the whole runs; a part is used here")]
 #[path = "../whole_runs/world.rs"]
 mod world;

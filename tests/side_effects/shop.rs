@@ -1,26 +1,14 @@
-//! What reaches the outside, counted on the other side's own ledger: the failure tests that decide, and the control case. The real
-//! program, a provider that loses answers, and nobody who believes the program's words.
-#![cfg(feature = "test-fakes")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
+//! A shop that takes orders over HTTP, and an environment that is deployed to by a command: tasks, contracts and rules for both.
 
-mod deploy;
-mod orders;
-#[path = "../provider/mod.rs"]
-mod provider;
-mod settle;
-#[path = "../whole_runs/world.rs"]
-#[allow(dead_code, reason = "shared with the whole runs, which use all of it")]
-mod world;
-
-use provider::{PROGRAM, Provider};
-use world::World;
+use crate::provider::{PROGRAM, Provider};
+use crate::world::World;
 
 /// Rules and clocks for tests: everything goes without a person, waits are short.
-fn allow_all(world: &World) {
+pub fn allow_all(world: &World) {
     world.policy(&SECTIONS);
 }
 
-const SECTIONS: [(&str, &str); 5] = [
+pub const SECTIONS: [(&str, &str); 5] = [
     ("timeouts", "{ call: 500ms, grace: 200ms, exit: 300ms }"),
     ("rules", "[ { id: all, allow: \"*\" } ]"),
     ("retry", "{ base: 50ms, max: 2s, jitter: 0, total: 20s }"),
@@ -29,7 +17,7 @@ const SECTIONS: [(&str, &str); 5] = [
 ];
 
 /// A contract of this name over the provider's HTTP side.
-fn http_contract(world: &World, provider: &Provider, (name, lines): (&str, &str)) {
+pub fn http_contract(world: &World, provider: &Provider, (name, lines): (&str, &str)) {
     let send = format!(
         "send: {{ http: {{ url: \"{}\", inside: true, body: {{ amount: \"{{{{ input.amount }}}}\", key: \"{{{{ key }}}}\" }} }} }}\n",
         provider.url("/orders")
@@ -38,7 +26,7 @@ fn http_contract(world: &World, provider: &Provider, (name, lines): (&str, &str)
 }
 
 /// The query of the same.
-fn http_query(provider: &Provider, settle: &str) -> String {
+pub fn http_query(provider: &Provider, settle: &str) -> String {
     format!(
         "query: {{ settle: {settle}, http: {{ url: \"{}\", inside: true }}, find: {{ list: /data, more: /has_more, \
          equals: {{ /key: \"{{{{ key }}}}\" }} }} }}\n",
@@ -47,7 +35,7 @@ fn http_query(provider: &Provider, settle: &str) -> String {
 }
 
 /// A task that orders something under a contract.
-fn order(world: &World, task: &str, (contract, amount, more): (&str, u32, &str)) {
+pub fn order(world: &World, task: &str, (contract, amount, more): (&str, u32, &str)) {
     world.task(
         task,
         &format!(
@@ -58,11 +46,11 @@ fn order(world: &World, task: &str, (contract, amount, more): (&str, u32, &str))
 }
 
 /// The one action of a run.
-fn action(run: &serde_json::Value) -> serde_json::Value {
+pub fn action(run: &serde_json::Value) -> serde_json::Value {
     run["actions"][0].clone()
 }
 
 /// The provider as a command of a step.
-fn command(provider: &Provider, verb: &str) -> String {
+pub fn command(provider: &Provider, verb: &str) -> String {
     format!("[ \"{PROGRAM}\", {verb}, \"{}\" ]", provider.folder().display())
 }

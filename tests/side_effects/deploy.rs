@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::provider::Provider;
+use crate::shop::{action, allow_all, command};
 use crate::world::{World, command_step, states};
-use crate::{action, allow_all, command};
 
 fn deploys(world: &World, provider: &Provider, more: &str) {
     world.task(
@@ -76,7 +76,7 @@ fn r_s2_a_failed_deploy_reruns_no_build_and_a_bad_deployment_is_not_deployed_aga
 #[test]
 fn r_a9_a_deploy_that_needs_a_person_parks_at_once_and_survives() {
     let (world, provider) = (World::new(), Provider::new());
-    let mut sections = crate::SECTIONS;
+    let mut sections = crate::shop::SECTIONS;
     sections[1] = ("rules", "[ { id: prod, approve: deploy } ]");
     world.policy(&sections);
     deploys(&world, &provider, "");

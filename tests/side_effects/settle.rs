@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::provider::Provider;
+use crate::shop::{action, allow_all, http_contract, http_query, order};
 use crate::world::World;
-use crate::{action, allow_all, http_contract, http_query, order};
 
 /// A run whose order may have happened: the answer was lost, and asking did not help.
 fn unknown(query: bool) -> (World, Provider) {

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::provider::Provider;
+use crate::shop::{action, allow_all, http_contract, http_query, order};
 use crate::world::World;
-use crate::{action, allow_all, http_contract, http_query, order};
 
 fn shop() -> (World, Provider) {
     let (world, provider) = (World::new(), Provider::serving());
