@@ -3,6 +3,7 @@
 
 pub mod allowance;
 pub mod apply;
+pub mod approval;
 pub mod artifact;
 pub mod audit;
 pub mod calling;

@@ -2,6 +2,8 @@
 
 pub mod answer;
 pub mod apply;
+pub mod approval;
+pub mod approve;
 pub mod artifact;
 pub mod audit;
 pub mod cancel;
