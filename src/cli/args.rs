@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::verbs::{action, policy, reconcile, replay_agent};
+use super::verbs::{action, approval, approve, audit, policy, reconcile, replay_agent};
 
 /// Run AI coding agents so that nothing is lost, done twice, or spent past its budget.
 #[derive(Debug, Parser)]
@@ -84,8 +84,14 @@ pub enum Verb {
     Fingerprint(FingerprintArgs),
     /// A run's kept files.
     Artifact(ArtifactArgs),
+    /// Agree to exactly what is shown.
+    Approve(approve::DecideArgs),
+    /// Refuse what a person was asked for.
+    Reject(approve::DecideArgs),
+    /// What persons were and are asked for.
+    Approval(approval::ApprovalArgs),
     /// The audit log.
-    Audit(AuditArgs),
+    Audit(audit::AuditArgs),
     /// What the rules are, whether they say what they should, and why.
     Policy(policy::PolicyArgs),
     /// What an error code means, and what to do.
@@ -316,39 +322,6 @@ pub enum ArtifactVerb {
         /// The run, its task, or its support code.
         run: String,
     },
-}
-
-/// `audit`.
-#[derive(Debug, ClapArgs)]
-pub struct AuditArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: AuditVerb,
-}
-
-/// `audit …`.
-#[derive(Debug, Subcommand)]
-pub enum AuditVerb {
-    /// The events, oldest first.
-    Log {
-        /// Of this run, task or support code.
-        #[arg(long, value_name = "RUN")]
-        run: Option<String>,
-        /// Of this command.
-        #[arg(long, value_name = "ID")]
-        request: Option<String>,
-        /// Led to by this idempotency key.
-        #[arg(long, value_name = "KEY")]
-        key: Option<String>,
-        /// With this error code.
-        #[arg(long, value_name = "CODE")]
-        code: Option<String>,
-        /// Only the newest so many.
-        #[arg(short = 'n', long, value_name = "N")]
-        limit: Option<u32>,
-    },
-    /// Check every hash chain, also against the manifests that anchor it.
-    Verify,
 }
 
 /// `explain`.

@@ -162,7 +162,7 @@ pub fn hint(code: Code) -> &'static str {
         }
         Code::ResumeBlocked => "begin a new run: agentrun start TASK --new",
         Code::OutcomeUnknown => "ask the provider: agentrun reconcile",
-        Code::NeedsApproval => "see what waits: agentrun status",
+        Code::NeedsApproval => "see what waits for a person: agentrun approval list; then: agentrun approve ID",
         Code::Canceled => "begin a new run: agentrun start TASK --new",
         Code::Interrupted => "go on: agentrun resume {run}",
         Code::DeadLetter => "remove the cause, then: agentrun resume {run} --reason TEXT",
@@ -184,7 +184,9 @@ pub fn hint(code: Code) -> &'static str {
         Code::PolicyVersionReused => "give the changed policy a new `version:` in automation-policy.yml",
         Code::ApprovalExpired => "ask for it again: agentrun resume {run}",
         Code::KeyRetentionPassed => "look at the other side yourself before anything is sent again",
-        Code::ApprovalMismatch => "look at what would be done now, and decide about that: agentrun show {run}",
+        Code::ApprovalMismatch => {
+            "look at what would be done now, and decide about that: agentrun approval list; agentrun approval show ID"
+        }
         Code::AlreadyDeployed => "see the existing record: agentrun show {run}",
         Code::Usage => "see: agentrun --help",
         Code::ConfigInvalid => "correct the file at the place above",

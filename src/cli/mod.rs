@@ -27,6 +27,7 @@ use say::Say;
 use session::Session;
 
 use crate::domain::failure::{Code, Exit};
+use crate::ops::approval::Ruling;
 use crate::ops::place::Vars;
 
 /// Runs the program. Answers its exit status.
@@ -74,6 +75,9 @@ fn dispatch(session: &mut Session, verb: Verb) -> Result<Exit, CliError> {
         Verb::Reconcile(args) => verbs::reconcile::run(session, &args),
         Verb::Fingerprint(args) => verbs::fingerprint::run(session, &args),
         Verb::Artifact(args) => verbs::artifact::run(session, &args),
+        Verb::Approve(args) => verbs::approve::run(session, &args, Ruling::Approve),
+        Verb::Reject(args) => verbs::approve::run(session, &args, Ruling::Reject),
+        Verb::Approval(args) => verbs::approval::run(session, &args),
         Verb::Audit(args) => verbs::audit::run(session, &args),
         Verb::Policy(args) => verbs::policy::run(session, &args),
         Verb::Explain(args) => verbs::explain::run(session, &args),

@@ -92,6 +92,20 @@ pub fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Whether a question can be put and answered: standard input and standard error are a terminal.
+pub fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && is_watched()
+}
+
+/// Puts a question; only `y` or `yes` is a yes.
+pub fn agrees(question: &str) -> bool {
+    let mut stream = std::io::stderr().lock();
+    let _ = write!(stream, "{question} [y/N] ").and_then(|()| stream.flush());
+    let mut answer = String::new();
+    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
+    is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
 /// Where the diagnostic log goes.
 pub fn log() -> std::io::Stderr {
     std::io::stderr()

@@ -23,6 +23,8 @@ pub struct Session {
     pub json: bool,
     /// Whether a CI job calls.
     pub ci: bool,
+    /// Whether a person can be asked something: nobody forbade it, and one sits at the terminal.
+    pub asks: bool,
     /// The streams.
     pub say: Say,
     /// Who and by which command.
@@ -44,6 +46,7 @@ impl Session {
             dir: args.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
             json: args.json,
             ci,
+            asks: !(args.no_input || args.json || ci) && say::can_ask(),
             say,
             who: Who { actor: system_user(), request_id: RequestId::recorded(request) },
             quiet: args.quiet,

@@ -4,6 +4,7 @@
 pub mod actions;
 pub mod allowance;
 pub mod apply;
+pub mod approval;
 pub mod artifact;
 pub mod audit;
 pub mod calling;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`input`] | what a report is made of |
 //! | [`run_json`], [`action_json`], [`record_json`], [`machine_json`], [`policy_json`] | one function per JSON document; its schema is in `docs/reference/schemas/` |
+//! | [`approval`] | what a person is asked for, as JSON and in words |
 //! | [`document`] | how a JSON document is written |
 //! | [`compare`] | what differs between two runs or attempts, as data |
 //! | [`story`] | what a report tells, in which order, as data: said once for Markdown and HTML |
@@ -16,6 +17,7 @@
 pub mod action_json;
 pub mod action_text;
 pub mod amount;
+pub mod approval;
 pub mod command_json;
 pub mod compare;
 pub mod document;

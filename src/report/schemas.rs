@@ -1,11 +1,13 @@
 //! Every JSON document against its schema in `docs/reference/schemas/`, and the schemas' closed lists against the words of
 //! the domain. Only tests.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::action_json::{Keys, ReconcileDocument, action_document, action_json, actions_json, reconcile_json};
+use super::approval::{ApprovalDocument, approval_json, approvals_json};
 use super::command_json::{LogName, apply_json, explain_all_json, log_json, plan_json};
 use super::compare::{Side, compare};
 use super::machine_json::{
@@ -19,6 +21,7 @@ use super::record_json::{
     fingerprint_json, resume_json,
 };
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
+use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::{ReadingRecord, WantedAnswer, WantedBy, WantedRecord};
 use crate::domain::action::state::ApprovalState;
 use crate::domain::action::{ActionState, Reading as ActionReading};
@@ -28,6 +31,7 @@ use crate::domain::budget::{Budget, LimitKind, Limits, Scope};
 use crate::domain::event::{ChainFault, EventKind};
 use crate::domain::failure::{Code, Effect, Retry};
 use crate::domain::hash::encoding::Sha256Hash;
+use crate::domain::ids::ApprovalId;
 use crate::domain::machine::Word;
 use crate::domain::outcome::{ProcessFact, Verification};
 use crate::domain::plan::meaning::{MeaningWord, Reading};
@@ -36,7 +40,7 @@ use crate::domain::policy::command::read_command;
 use crate::domain::policy::condition::Held;
 use crate::domain::policy::decide::readings;
 use crate::domain::policy::kinds::ActionClass;
-use crate::domain::policy::{ActionType, Policy, Rule, Verdict};
+use crate::domain::policy::{ActionType, ApprovalTerms, Policy, Rule, Verdict};
 use crate::domain::record::ArtifactType;
 use crate::domain::run::{AttemptState, OpenedBy, Phase, RunStatus};
 use crate::domain::sample::{T0, action, at, breaker, event, key, meaning_of, view};
@@ -351,5 +355,46 @@ fn every_exit_code_is_in_the_schema() {
     for code in Code::ALL {
         let exits = &schema("error")["$defs"]["Exit"]["enum"];
         assert!(exits.as_array().unwrap().contains(&json!(code.entry().exit.code())), "{code}");
+    }
+}
+
+#[test]
+fn r_u2_what_a_person_is_asked_for_is_what_the_contract_says() {
+    let subject = Subject {
+        title: "deploy v1 to production".to_owned(),
+        kind: "deploy".to_owned(),
+        target: Some("production".to_owned()),
+        account: None,
+        environment: Some("live".to_owned()),
+        request: Some(Sha256Hash::of(b"request")),
+        command: Some(vec!["sh".to_owned()]),
+        programs: BTreeMap::new(),
+        commit: None,
+        release: None,
+        artifacts: BTreeMap::new(),
+        contract: None,
+        environment_state: BTreeMap::new(),
+        policy: "1".to_owned(),
+    };
+    for state in ApprovalState::ALL {
+        let approval = ApprovalRecord {
+            id: ApprovalId::recorded("apr_AAAAAAAA"),
+            action: None,
+            run: view(RunStatus::WaitingApproval).run.id,
+            step: Some(key("deploy")),
+            state: *state,
+            digest: subject.digest(),
+            subject: subject.clone(),
+            terms: ApprovalTerms { expires: None, approvers: Vec::new() },
+            rule: None,
+            asked_at: T0,
+            expires_at: Some(T0),
+            decided_at: None,
+            decided_by: None,
+            reason: None,
+        };
+        let document = ApprovalDocument { approval: &approval, action: None, input: None, may: &[] };
+        check(&approval_json(&document));
+        check(&approvals_json(&[approval]));
     }
 }

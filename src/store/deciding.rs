@@ -6,21 +6,22 @@ use serde_json::json;
 use super::action_calls::{Deciding, Ruling};
 use super::approvals::{self, Decider, FoundApproval};
 use super::calls::Context;
+use super::changes::RunMove;
 use super::error::{Result, StoreError};
 use super::write::Writer;
-use super::{Store, TENANT, actions, claim, deployments, rows};
+use super::{Store, TENANT, actions, claim, deployments, rows, unheld};
 use crate::domain::action::approval::ApprovalRecord;
 use crate::domain::action::state::{APPROVAL, ActionEvent, ActionState, ApprovalEvent};
 use crate::domain::action::{ActionFacts, ActionMove};
 use crate::domain::event::EventKind;
-use crate::domain::failure::Code;
+use crate::domain::failure::{Code, Failure};
 use crate::domain::ids::ApprovalId;
-use crate::domain::run::RunStatus;
+use crate::domain::run::{RunEvent, RunStatus};
 
 impl Store {
     /// Decides. Refused, with an event: what is decided already ([`StoreError::ApprovalDecided`] names by whom), what is over by
     /// its own time (it is EXPIRED from then on), a digest that is not the approval's, and an agreement for a run that has ended
-    /// or is being canceled (F50). An action that waited is READY, or withdrawn; one that is anything else stays what it is (F47).
+    /// or is being canceled (F50). A no ends the run that is parked on it. An action that waited is READY, or withdrawn; one that is anything else stays what it is (F47).
     pub fn decide_approval(&mut self, deciding: &Deciding<'_>, ctx: &Context) -> Result<ApprovalRecord> {
         self.write_or_refuse(ctx, |w| {
             let mut found = approvals::find(w, deciding.id)?;
@@ -33,6 +34,9 @@ impl Store {
             let decider = Decider { by: Some(deciding.by), reason: deciding.reason };
             approvals::shift(w, &mut found, (event(deciding.ruling), decider), json!({}))?;
             follow(w, &found, deciding)?;
+            if deciding.ruling == Ruling::Reject {
+                fail_parked(w, &found, deciding)?;
+            }
             Ok(Ok(found.record))
         })
     }
@@ -103,10 +107,27 @@ fn follow(w: &mut Writer<'_>, found: &FoundApproval, deciding: &Deciding<'_>) ->
         actions::shift(w, &mut action, &ActionMove::new(ActionEvent::Approve), Some("a person agreed"))?;
         return deployments::agreed(w, &action);
     }
-    let message = match deciding.reason {
-        Some(reason) => format!("{} said no: {reason}", deciding.by),
-        None => format!("{} said no", deciding.by),
-    };
+    let message = said_no(deciding);
     let facts = ActionFacts { code: Some(Code::Canceled), message: Some(message), ..ActionFacts::default() };
     actions::shift(w, &mut action, &ActionMove { event: ActionEvent::Withdraw, facts }, Some("a person said no"))
+}
+
+fn said_no(deciding: &Deciding<'_>) -> String {
+    match deciding.reason {
+        Some(reason) => format!("{} said no: {reason}", deciding.by),
+        None => format!("{} said no", deciding.by),
+    }
+}
+
+/// The run that is parked on the answer has it. One that works on meanwhile hears it from its holder.
+fn fail_parked(w: &mut Writer<'_>, found: &FoundApproval, deciding: &Deciding<'_>) -> Result<()> {
+    let run = &found.record.run;
+    let parked = match claim::find(w, run) {
+        Ok(parked) if parked.status == RunStatus::WaitingApproval => parked,
+        Ok(_) | Err(StoreError::NotFound { .. }) => return Ok(()),
+        Err(other) => return Err(other),
+    };
+    let failure = Failure::new(Code::ApprovalRejected, said_no(deciding));
+    let by = RunMove { event: RunEvent::Fail, failure: Some(&failure), retry_at: None };
+    unheld::move_at_rest(w, run, &parked, (parked.fence, &by), &failure.message)
 }

@@ -98,7 +98,7 @@ impl Store {
 }
 
 /// Moves a run that nobody holds, if nobody claimed it since the caller looked.
-fn move_at_rest(
+pub(super) fn move_at_rest(
     w: &mut Writer<'_>,
     run: &RunId,
     found: &Found,

@@ -241,6 +241,8 @@ fn json() -> String {
         ("policy-check", "`policy check`"),
         ("policy-test", "`policy test`"),
         ("policy-explain", "`policy explain`"),
+        ("approval", "`approve`, `reject`, `approval show`, `approval revoke`"),
+        ("approvals", "`approval list`"),
         ("artifacts", "`artifact list`, `artifact verify`"),
         ("budget", "`show --budget`"),
         ("catalogue", "`explain` without a code"),

@@ -3,6 +3,7 @@
 #![cfg(feature = "test-fakes")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests; the lint knows test functions only")]
 
+mod approvals;
 mod budgets;
 mod clean_base;
 mod codex_runs;

@@ -1,6 +1,7 @@
 //! `agentrun audit`: what happened, and whether anybody changed the record of it.
 
-use crate::cli::args::{AuditArgs, AuditVerb};
+use clap::{Args, Subcommand};
+
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::failure::{Code, Exit};
@@ -8,6 +9,39 @@ use crate::domain::text::neutral_line;
 use crate::ops::audit::{self, AuditQuery};
 use crate::report::amount;
 use crate::report::record_json::events_json;
+
+/// `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: AuditVerb,
+}
+
+/// `audit …`.
+#[derive(Debug, Subcommand)]
+pub enum AuditVerb {
+    /// The events, oldest first.
+    Log {
+        /// Of this run, task or support code.
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// Of this command.
+        #[arg(long, value_name = "ID")]
+        request: Option<String>,
+        /// Led to by this idempotency key.
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+        /// With this error code.
+        #[arg(long, value_name = "CODE")]
+        code: Option<String>,
+        /// Only the newest so many.
+        #[arg(short = 'n', long, value_name = "N")]
+        limit: Option<u32>,
+    },
+    /// Check every hash chain, also against the manifests that anchor it.
+    Verify,
+}
 
 /// Runs it.
 pub fn run(session: &mut Session, args: &AuditArgs) -> Result<Exit, CliError> {

@@ -3,6 +3,8 @@
 pub mod action;
 pub mod answer;
 pub mod apply;
+pub mod approval;
+pub mod approve;
 pub mod artifact;
 pub mod audit;
 pub mod cancel;

@@ -6,6 +6,7 @@ pub mod compat;
 pub mod condition;
 pub mod decide;
 pub mod kinds;
+pub mod people;
 pub mod sections;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Outside;
 use super::subject::{self, Looked};
 use crate::artifacts::atomic::{self, IfExists};
-use crate::artifacts::home::make_private;
+use crate::artifacts::home::{Home, make_private};
 use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::{ReleaseRecord, WantedBy, WantedRecord};
 use crate::domain::action::request::NORMAL_VERSION;
@@ -201,7 +201,12 @@ fn write_request(path: &Path, request: &ActionRequest) -> Result<(), EngineError
 
 /// The request as it was recorded; another content under its name is tampering.
 pub fn read_request(outside: &Outside<'_>, action: &ActionRecord) -> Result<ActionRequest, EngineError> {
-    let path = outside.home.root().join(&action.request_file);
+    request_in(outside.home, action)
+}
+
+/// The same, for whoever only looks.
+pub fn request_in(home: &Home, action: &ActionRecord) -> Result<ActionRequest, EngineError> {
+    let path = home.root().join(&action.request_file);
     let lost = |what: String| EngineError::failed(Code::StateCorrupt, format!("{}: {what}", path.display()));
     let text = fs_err::read(&path).map_err(|e| lost(e.to_string()))?;
     let request: ActionRequest = serde_json::from_slice(&text).map_err(|e| lost(e.to_string()))?;
