@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::verbs::{policy, replay_agent};
+use super::verbs::{policy, replay_agent, request};
 
 /// Run AI coding agents so that nothing is lost, done twice, or spent past its budget.
 #[derive(Debug, Parser)]
@@ -80,6 +80,8 @@ pub enum Verb {
     Fingerprint(FingerprintArgs),
     /// A run's kept files.
     Artifact(ArtifactArgs),
+    /// Side effects on the world outside.
+    Action(ActionArgs),
     /// The audit log.
     Audit(AuditArgs),
     /// What the rules are, whether they say what they should, and why.
@@ -312,6 +314,21 @@ pub enum ArtifactVerb {
         /// The run, its task, or its support code.
         run: String,
     },
+}
+
+/// `action`.
+#[derive(Debug, ClapArgs)]
+pub struct ActionArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: ActionVerb,
+}
+
+/// `action …`.
+#[derive(Debug, Subcommand)]
+pub enum ActionVerb {
+    /// Ask for one from inside a run; the run carries it out.
+    Request(Box<request::RequestArgs>),
 }
 
 /// `audit`.

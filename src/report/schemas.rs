@@ -18,6 +18,8 @@ use super::record_json::{
     fingerprint_json, resume_json,
 };
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
+use crate::domain::action::ActionState;
+use crate::domain::action::told::Told;
 use crate::domain::artifact::{ArtifactFault, FaultKind};
 use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::budget::{Budget, LimitKind, Limits, Scope};
@@ -300,6 +302,8 @@ fn closed_lists_are_those_of_the_domain() {
         ("Held", words::<Held>()),
         ("ActionType", words::<ActionType>()),
         ("ActionClass", words::<ActionClass>()),
+        ("ActionState", words::<ActionState>()),
+        ("Told", words::<Told>()),
     ];
     let mut seen = std::collections::BTreeSet::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/schemas");

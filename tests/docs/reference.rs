@@ -239,6 +239,7 @@ fn json() -> String {
         ("policy-check", "`policy check`"),
         ("policy-test", "`policy test`"),
         ("policy-explain", "`policy explain`"),
+        ("action", "`action request`"),
         ("artifacts", "`artifact list`, `artifact verify`"),
         ("budget", "`show --budget`"),
         ("catalogue", "`explain` without a code"),

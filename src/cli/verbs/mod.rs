@@ -16,6 +16,7 @@ pub mod logs;
 pub mod man;
 pub mod policy;
 pub mod replay_agent;
+pub mod request;
 pub mod resume;
 pub mod show;
 pub mod start;

@@ -4,12 +4,14 @@
 //! - `want` makes a request of a step or of somebody's wish, asks the policy, and records the intent
 //! - `subject` looks at everything that an approval covers
 //! - `health` asks an address whether it is well
+//! - `mailbox` finds what programs inside the run want
 //! - `carry` claims an action and brings it to rest by `call`s; `errand` does so on a thread of its own, until a `stop`
 
 mod call;
 pub mod carry;
 pub mod errand;
 pub mod health;
+pub mod mailbox;
 pub mod stop;
 pub mod subject;
 pub mod want;
