@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::say;
 use crate::domain::budget::{Budget, LimitKind, Usage};
+use crate::domain::ids::StepKey;
 use crate::domain::step::StepState;
 use crate::domain::text::{neutral_line, shortened};
 use crate::ops::calling::{Notice, Observer};
@@ -131,6 +132,7 @@ impl Observer for Progress {
             Notice::Stopping { why } => self.line(&format!("  stopping: {why}")),
             Notice::NeedsApproval { step, approval } => {
                 let title = neutral_line(&approval.subject.title);
+                let step = step.map_or("what the agent asked for", StepKey::as_str);
                 self.line(&format!("  {step} waits for a person: {title} ({})", approval.id));
             }
             Notice::Queued { what, ahead } => {

@@ -31,7 +31,7 @@ macro_rules! table {
 }
 
 table! {
-    AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree. Agents get it, so that `agentrun show --budget` works inside a run.";
+    AGENTRUN_HOME, Caller, "The folder for all state, instead of `.ai-runs` in the main worktree. Everything inside a run gets it, so that `agentrun show --budget` and `agentrun action request` find the run.";
     AGENTRUN_POLICY_REF, Caller, "The commit or branch that the policy is read from, instead of the checkout; as `--policy-ref`.";
     GITHUB_BASE_REF, Caller, "On a pull request: the branch whose policy holds, unless another is named.";
     CI_MERGE_REQUEST_TARGET_BRANCH_NAME, Caller, "The same on a merge request of GitLab.";
@@ -46,6 +46,7 @@ table! {
     AGENTRUN_RUN_ID, Agentrun, "The run that a child belongs to; agentrun started with it knows that it is inside a run.";
     AGENTRUN_ATTEMPT, Agentrun, "The attempt's number, from 1.";
     AGENTRUN_STEP, Agentrun, "The step's key.";
+    AGENTRUN_TOKEN, Agentrun, "For everything inside a run: a secret, new with each attempt, by which `agentrun action request` and `agentrun mcp` show that they belong to it. It grants nothing but asking for actions of this run and looking at them.";
     AGENTRUN_BUDGET, Agentrun, "For agents: the limits as they are at the start of the step, as `show --budget --json` tells them: limit, used, estimated, reserved, left.";
     AGENTRUN_REQUEST, Agentrun, "For commands that act and that answer: the file with the request as JSON; gone when the command has ended.";
     AGENTRUN_IDEMPOTENCY_KEY, Agentrun, "The same: the key under which this is the same for ever.";

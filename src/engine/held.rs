@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::error::EngineError;
 use super::heartbeat::{Lasts, lease_until};
 use super::host::{Who, now};
+use super::token::RunToken;
 use crate::domain::change::{Change, StepMove};
 use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
@@ -32,6 +33,8 @@ pub struct Held {
     pub steps: Vec<StepRecord>,
     /// Where in the delivery the run stands, as staged.
     pub phase: Option<Phase>,
+    /// The secret that the attempt's programs get; `None` where none are started.
+    pub token: Option<RunToken>,
     store: Store,
     who: Who,
     staged: Vec<Change>,
@@ -49,6 +52,7 @@ impl Held {
             inputs: view.inputs.clone(),
             steps: view.steps.clone(),
             phase: view.run.phase,
+            token: None,
             store,
             who,
             staged: Vec::new(),

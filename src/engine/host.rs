@@ -11,7 +11,7 @@ use super::action::errand::For;
 use super::error::EngineError;
 use crate::artifacts::home::Home;
 use crate::domain::failure::Failure;
-use crate::domain::ids::{RequestId, StepKey};
+use crate::domain::ids::{ActionId, RequestId, StepKey};
 use crate::domain::quantity::{BootId, Now, UtcMs};
 use crate::git::Repo;
 use crate::process::signals::StopSignal;
@@ -81,6 +81,8 @@ pub enum Message {
     Child(StepKey, ChildEvent),
     /// An action has come to rest.
     Carried(For, Box<Result<Carried, EngineError>>),
+    /// A program inside the run wants this action.
+    Wished(ActionId),
     /// A deployment was looked at: nothing is wrong with it, or this.
     Verified(StepKey, Option<Failure>),
     /// agentrun was told to stop.

@@ -76,10 +76,10 @@ pub enum Notice<'a> {
         /// Why.
         why: &'a str,
     },
-    /// A person must agree before a step goes on.
+    /// A person must agree before something is done.
     NeedsApproval {
-        /// The step.
-        step: &'a StepKey,
+        /// The step that waits; `None` for what a program inside the run asked for.
+        step: Option<&'a StepKey>,
         /// What is asked.
         approval: &'a ApprovalRecord,
     },

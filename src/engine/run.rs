@@ -153,6 +153,7 @@ fn one_attempt(
     // As the holder before left it: time in which nobody worked is no work, and who came later is somebody else.
     view.run.heartbeat_at = claimed.last_sign;
     let mut held = Held::new(claimed.store, claimed.hold.clone(), &view, host.who.clone());
+    held.token = Some(claimed.token);
     let done = {
         let pulse = pulse(host, inbox, (&held.hold, held.lasts()), held.inputs.policy.leases);
         let Claimed { left_work, opened_by, insists, .. } = claimed;
@@ -332,6 +333,7 @@ fn wait_for_retry(inbox: &Inbox, observer: &mut dyn Observer, wait: Millis) -> O
                 Message::Child(..)
                 | Message::Carried(..)
                 | Message::Verified(..)
+                | Message::Wished(_)
                 | Message::ClockSet { .. }
                 | Message::LeaseLost
                 | Message::RecordFails(_),

@@ -55,6 +55,8 @@ pub struct Waiting<'a> {
     pub inbox: &'a Inbox,
     /// Who is told.
     pub observer: &'a mut dyn Observer,
+    /// What came meanwhile and is for whoever waits: steps and actions go on beside the wait.
+    pub aside: &'a mut Vec<Message>,
 }
 
 /// What came of it.
@@ -191,8 +193,14 @@ impl Line {
                 Ok(Message::CancelRequested) => return Ok(Some(Came::Canceled)),
                 Ok(Message::LeaseLost) => return Ok(Some(Came::LeaseLost)),
                 Ok(Message::RecordFails(error)) => return Err(error.into()),
-                Ok(Message::Child(..) | Message::Carried(..) | Message::Verified(..) | Message::ClockSet { .. })
-                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Ok(
+                    message @ (Message::Child(..)
+                    | Message::Carried(..)
+                    | Message::Verified(..)
+                    | Message::Wished(_)
+                    | Message::ClockSet { .. }),
+                ) => waiting.aside.push(message),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             let present = now();
             let since = |earlier: BootMs| Millis(present.boot.0.saturating_sub(earlier.0));

@@ -76,6 +76,10 @@ impl OpsError {
     pub fn way_out(&self) -> Option<String> {
         match self {
             Self::Engine(EngineError::Git(e)) => e.way_out().map(ToOwned::to_owned),
+            Self::Engine(EngineError::Store(StoreError::NotInside { .. })) => Some(
+                "only what the run's present attempt has started may ask; whoever is outside: agentrun status"
+                    .to_owned(),
+            ),
             Self::Config(e) if e.code() == Code::NotFound => Some(
                 "name a task of tasks/*.yml by its id, or a file by its path; begin with: agentrun init".to_owned(),
             ),

@@ -73,7 +73,9 @@ pub fn take<'a>(
             Ok(if patience == Follow::No { Verdict::GiveUp } else { Verdict::Wait })
         };
         let who = acting.who.clone();
-        let mut waiting = Waiting { store, who: &who, inbox: acting.inbox, observer: &mut *acting.observer };
+        // Nothing of the run is under way yet.
+        let aside = &mut Vec::new();
+        let mut waiting = Waiting { store, who: &who, inbox: acting.inbox, observer: &mut *acting.observer, aside };
         match turn::wait(&mut waiting, &wanted, &mut ask)? {
             Came::Taken(turn) => turns.taken.push(turn),
             Came::GaveUp if end == End::GaveUp => return Ok(Queued::Busy(busy(store, &wanted.queue, run)?)),

@@ -30,6 +30,7 @@ mod phrase;
 pub mod policy_json;
 pub mod providers;
 pub mod record_json;
+pub mod requested;
 pub mod run_json;
 pub mod story;
 mod tell;

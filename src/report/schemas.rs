@@ -24,6 +24,7 @@ use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
 use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::{ReadingRecord, WantedAnswer, WantedBy, WantedRecord};
 use crate::domain::action::state::ApprovalState;
+use crate::domain::action::told::Told;
 use crate::domain::action::{ActionState, Reading as ActionReading};
 use crate::domain::artifact::{ArtifactFault, FaultKind};
 use crate::domain::breaker::{BreakerState, Cause};
@@ -335,6 +336,8 @@ fn closed_lists_are_those_of_the_domain() {
         ("ActionState", words::<ActionState>()),
         ("ApprovalState", words::<ApprovalState>()),
         ("ActionClass", words::<ActionClass>()),
+        ("ActionState", words::<ActionState>()),
+        ("Told", words::<Told>()),
     ];
     let mut seen = std::collections::BTreeSet::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/schemas");

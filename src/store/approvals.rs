@@ -125,6 +125,10 @@ fn ask(w: &mut Writer<'_>, asking: &Asking<'_>) -> Result<ApprovalRecord> {
     let digest = asking.subject.digest();
     let counts = action.as_ref().and_then(|action| action.record.approval.clone());
     let standing = standing_after_voiding(w, asking, (&digest, counts.as_ref()))?;
+    // One whose time was over has taken its action back with it.
+    if let About::Action(id) = asking.about {
+        action = Some(askable(w, id)?);
+    }
     let answer = match standing {
         Some(found) => found.record,
         None => insert(w, asking, (action.as_ref(), digest))?,

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::action_calls::{By, Proposal, Proposed};
 use super::actions::{self, Found, SETTLED};
 use super::calls::Context;
+use super::calls::Hold;
 use super::claim;
 use super::error::{Result, StoreError};
 use super::write::{Fact, Writer};
@@ -14,6 +15,7 @@ use crate::domain::action::ActionMove;
 use crate::domain::action::record::WantedAnswer;
 use crate::domain::action::state::{ACTION, ActionEvent, ActionState};
 use crate::domain::event::EventKind;
+use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{ActionId, ReleaseId, RunId, StepKey};
 use crate::domain::machine::Word as _;
 use crate::domain::run::RunStatus;
@@ -24,6 +26,17 @@ impl Store {
     /// not hold the run or is no program of it. What was withdrawn and is wanted again is READY again.
     pub fn propose(&mut self, wanted: &Proposal<'_>, ctx: &Context) -> Result<Proposed> {
         self.write_or_refuse(ctx, |w| propose(w, wanted))
+    }
+
+    /// The right under which a run is held, for a program inside it that knows the secret of its present attempt. It goes with
+    /// the attempt: a write under it is refused once another has begun.
+    pub fn inside(&self, run: &RunId, token: &Sha256Hash) -> Result<Hold> {
+        let sql =
+            "SELECT attempt, fence FROM run WHERE tenant = ?1 AND id = ?2 AND status = 'RUNNING' AND token_hash = ?3";
+        let found = rows::first(&self.db, sql, (TENANT, run.as_str(), token.0), |row| {
+            Ok(Hold { run: run.clone(), attempt: row.take()?, fence: row.count()? })
+        })?;
+        found.ok_or_else(|| StoreError::NotInside { run: run.clone() })
     }
 }
 

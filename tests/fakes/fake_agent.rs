@@ -41,6 +41,7 @@
 //! | `dirty:PATH` | appends a line to PATH |
 //! | `cwd-to:FILE` `env-to:FILE` `args-to:FILE` | writes the working folder, the environment, the arguments |
 //! | `pid-to:FILE` | writes its pid |
+//! | `request:FILE=ARGS` | runs `agentrun action request ARGS`, split at blanks; appends exit status and answer to FILE |
 //! | `effect:FILE` | appends one line to FILE: something that must not happen twice |
 //! | `die-after-effect` `die-before-effect:FILE` | kills itself; the second one would have written |
 //! | `commit-no-push` | commits everything in the working folder with the `git` on its PATH |
@@ -227,6 +228,7 @@ impl Agent {
             "flood-stderr" => flood(&mut io::stderr().lock(), number(value)?),
             "long-line" => print_line(&vec![b'x'; usize::try_from(number(value)?).unwrap_or(0)]),
             "bad-utf8" => print(b"bad \xff\xfe utf8\nzero \0 byte\nlone \r return\nno last newline"),
+            "request" => request(value),
             _ => self.start_others(word, value),
         }
     }
@@ -409,6 +411,19 @@ fn number(text: &str) -> io::Result<u64> {
 
 fn pair(text: &str, sign: char) -> io::Result<(&str, &str)> {
     text.split_once(sign).ok_or_else(|| io::Error::other(format!("`{text}` has no `{sign}`")))
+}
+
+/// Asks for a side effect as an agent would, and keeps the answer: exit status and document.
+fn request(value: &str) -> io::Result<()> {
+    let (file, args) = pair(value, '=')?;
+    let agentrun = std::env::current_exe()?.with_file_name("agentrun");
+    let args = ["action", "request", "--json"].into_iter().chain(args.split_whitespace());
+    let out = Command::new(agentrun).args(args).stdin(Stdio::null()).output()?;
+    let answer = json!({
+        "exit": out.status.code(), "document": serde_json::from_slice::<serde_json::Value>(&out.stdout).ok(),
+        "stderr": String::from_utf8_lossy(&out.stderr),
+    });
+    write(file, format!("{answer}\n").as_bytes(), true)
 }
 
 fn kill_self(signal: i32) -> ! {

@@ -11,6 +11,7 @@ mod commands;
 mod crash;
 mod destruction;
 mod field_reports;
+mod inside;
 mod kill_points;
 mod leases;
 mod ledger;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::request;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::domain::action::ActionRecord;
@@ -25,6 +26,8 @@ pub struct ActionArgs {
 /// `action …`.
 #[derive(Debug, Subcommand)]
 pub enum ActionVerb {
+    /// Ask for one from inside a run; the run carries it out.
+    Request(Box<request::RequestArgs>),
     /// What is still open; with a run, everything that it wanted.
     List {
         /// Of this run, task or support code.
@@ -85,8 +88,12 @@ pub enum Outcome {
 
 /// Runs it.
 pub fn run(session: &mut Session, args: ActionArgs) -> Result<Exit, CliError> {
+    if let ActionVerb::Request(args) = args.verb {
+        return request::run(session, *args);
+    }
     let place = session.place()?;
     match args.verb {
+        ActionVerb::Request(args) => request::run(session, *args),
         ActionVerb::List { run, kind, review, all } => {
             let kind = kind.as_deref().map(kind_of).transpose()?;
             let found = actions::list(&place, &ActionQuery { run, kind, review, all })?;

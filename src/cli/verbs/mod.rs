@@ -20,6 +20,7 @@ pub mod man;
 pub mod policy;
 pub mod reconcile;
 pub mod replay_agent;
+pub mod request;
 pub mod resume;
 pub mod show;
 pub mod start;

@@ -67,6 +67,7 @@ fn resolve(doc: &Document, name: &str, raw: RawContract) -> Result<Contract, Con
         version: raw.version,
         environment: raw.environment.map_or(Environment::Live, |f| f.0),
         account: raw.account,
+        actions: raw.actions.into_iter().map(|field| field.0).collect(),
         dedupe: raw.dedupe.map_or(Dedupe::None, |f| f.0),
         key_header,
         key_lifetime,

@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::super::fields::{Field, TextOrList};
 use crate::domain::action::contract::{Automatic, Dedupe, Environment, Meaning};
+use crate::domain::policy::ActionType;
 use crate::domain::quantity::Millis;
 
 #[derive(Debug, Deserialize)]
@@ -15,6 +16,8 @@ pub(super) struct RawContract {
     pub(super) version: String,
     pub(super) environment: Option<Field<Environment>>,
     pub(super) account: Option<String>,
+    #[serde(default)]
+    pub(super) actions: Vec<Field<ActionType>>,
     pub(super) dedupe: Option<Field<Dedupe>>,
     pub(super) key: Option<RawKey>,
     pub(super) automatic: Option<Field<Automatic>>,

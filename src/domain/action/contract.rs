@@ -1,10 +1,11 @@
 //! What a provider guarantees about one endpoint (R-A8). Whatever a contract does not say is taken to be the most careful
 //! thing: no dedupe, no query, nothing proved by an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::policy::ActionType;
 use crate::domain::quantity::Millis;
 use crate::domain::task::CommandLine;
 use crate::words;
@@ -159,6 +160,9 @@ pub struct Contract {
     pub environment: Environment,
     /// The account at the other side.
     pub account: Option<String>,
+    /// What programs inside a run may ask for under it. Steps name their contract themselves and need none of these.
+    #[serde(default)]
+    pub actions: BTreeSet<ActionType>,
     /// What a second request for the same does.
     pub dedupe: Dedupe,
     /// The header that carries the key (HTTP).
@@ -195,6 +199,7 @@ impl Contract {
             version: "built-in".to_owned(),
             environment: Environment::Live,
             account: None,
+            actions: BTreeSet::new(),
             dedupe: Dedupe::None,
             key_header: None,
             key_lifetime: None,

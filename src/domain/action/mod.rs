@@ -4,6 +4,7 @@
 //! - `contract` is what the other side guarantees; `answer` is what it said
 //! - `state` holds the tables; `change` is what moves along them; `record` is what stands in the database
 //! - `wording` puts a request into the words of a contract
+//! - `told` is what whoever asked for one is told
 //! - `approval` binds a person's agreement to exactly one request
 
 pub mod answer;
@@ -13,6 +14,7 @@ pub mod contract;
 pub mod record;
 pub mod request;
 pub mod state;
+pub mod told;
 pub mod wording;
 
 pub use answer::{Answer, Reading};

@@ -6,6 +6,7 @@
 //! - `health` asks an address whether it is well
 //! - `admission` leaves a provider alone that fails too often
 //! - `claim` takes the right to act; `carry` brings an action to rest by `call`s; `errand` does so on a thread of its own, until a `stop`
+//! - `mailbox` finds what programs inside the run want
 
 mod admission;
 mod call;
@@ -13,6 +14,7 @@ pub mod carry;
 pub mod claim;
 pub mod errand;
 pub mod health;
+pub mod mailbox;
 pub mod stop;
 pub mod subject;
 pub mod want;

@@ -20,7 +20,7 @@ use crate::domain::policy::{ActionType, Keep, Verdict};
 use crate::domain::quantity::{Millis, UtcMs};
 use crate::domain::record::RunInputs;
 use crate::engine::error::EngineError;
-use crate::engine::host::now;
+use crate::engine::host::{Who, now};
 use crate::store::{About, ActionFilter, ActionStep, Asking, By, Hold, Note, Proposal, Proposed, Store};
 
 /// How long an equal request is answered from the record, where the policy does not say (R-A3).
@@ -39,6 +39,27 @@ pub struct Wish {
     pub release: Option<ReleaseRecord>,
     /// Who wants it.
     pub wanted: WantedBy,
+}
+
+/// What of a wish is recorded.
+#[derive(Clone, Copy)]
+pub struct Want<'a> {
+    /// What, in its normal form.
+    pub request: &'a ActionRequest,
+    /// What the other side guarantees.
+    pub contract: &'a Contract,
+    /// The release, where it is about one.
+    pub release: Option<&'a ReleaseRecord>,
+    /// Who wants it.
+    pub wanted: &'a WantedBy,
+}
+
+impl Wish {
+    /// What of it is recorded.
+    pub fn want(&self) -> Want<'_> {
+        let Self { request, contract, release, wanted, .. } = self;
+        Want { request, contract, release: release.as_ref(), wanted }
+    }
 }
 
 /// An effect that is on record as intended.
@@ -73,26 +94,66 @@ pub fn intend(
     let asked = wish.request.asked();
     let decision = decide(&inputs.policy, &asked);
     if decision.verdict == Verdict::Deny {
-        return deny(outside, store, (wish, &decision)).map(Gate::Refused);
+        return deny(outside.who, store, (&wish.want(), &decision)).map(Gate::Refused);
     }
     let subject = subject::look(outside, &wish.looked)?;
-    let action = record(outside, store, by, (inputs, wish))?;
-    let action = may_be_tried_again(outside, store, action)?;
-    let intended = |action| Box::new(Intended { action, looked: wish.looked.clone(), asked: asked.clone() });
-    let is_open = matches!(action.state, ActionState::Ready | ActionState::WaitingApproval);
-    // It is under way, settled or unknown: nothing new is approved or sent by wanting it again.
-    if !is_open || decision.verdict == Verdict::Allow {
-        return Ok(Gate::Go(intended(action)));
-    }
+    let action = record((outside.home, outside.who), store, by, (inputs, &wish.want()))?.record().clone();
+    let action = may_be_tried_again(outside.who, store, action)?;
     let hold = match by {
         By::Holder(hold) => Some(hold),
         By::Inside { .. } => None,
     };
-    let approval = ask(outside, store, (hold, About::Action(&action.id)), (&subject, &decision))?;
-    let action = found(store, &action.id)?;
+    let intended = Intended { action, looked: wish.looked.clone(), asked };
+    weigh(outside, store, hold, (intended, &decision, &subject))
+}
+
+/// Records what a program inside a run wants, for the run's holder to carry out: nobody is asked and nothing is sent here.
+/// What failed in this very attempt is not tried again: the one retry layer has given it up (FR-G6).
+pub fn leave(
+    (home, who): (&Home, &Who),
+    store: &mut Store,
+    by: By<'_>,
+    (inputs, want): (&RunInputs, &Want<'_>),
+) -> Result<Result<Proposed, Failure>, EngineError> {
+    let decision = decide(&inputs.policy, &want.request.asked());
+    if decision.verdict == Verdict::Deny {
+        return deny(who, store, (want, &decision)).map(Err);
+    }
+    let proposed = record((home, who), store, by, (inputs, want))?;
+    let action = proposed.record();
+    if action.state != ActionState::Failed {
+        return Ok(Ok(proposed));
+    }
+    let by = want.wanted;
+    let same = |wanted: &&WantedRecord| wanted.by.run == by.run && wanted.by.attempt == by.attempt;
+    if store.wanted(&action.id)?.iter().filter(same).count() > 1 {
+        return Ok(Ok(proposed));
+    }
+    let again = may_be_tried_again(who, store, action.clone())?;
+    Ok(Ok(Proposed::Renewed(Box::new(again))))
+}
+
+/// Whether an intent on record may go, by the policy's decision about it and what an approval would cover.
+pub fn weigh(
+    outside: &Outside<'_>,
+    store: &mut Store,
+    hold: Option<&Hold>,
+    (intended, decision, subject): (Intended, &Decision, &Subject),
+) -> Result<Gate, EngineError> {
+    let id = intended.action.id.clone();
+    let is_open = matches!(intended.action.state, ActionState::Ready | ActionState::WaitingApproval);
+    // It is under way, settled or unknown: nothing new is approved or sent by wanting it again.
+    if !is_open || decision.verdict == Verdict::Allow {
+        return Ok(Gate::Go(Box::new(intended)));
+    }
+    if decision.verdict == Verdict::Deny {
+        return Ok(Gate::Refused(Failure::new(Code::PolicyDenied, decision.why.clone())));
+    }
+    let approval = ask(outside, store, (hold, About::Action(&id)), (subject, decision))?;
+    let intended = Box::new(Intended { action: found(store, &id)?, ..intended });
     Ok(match approval.state {
-        ApprovalState::Approved | ApprovalState::Used => Gate::Go(intended(action)),
-        _ => Gate::Wait(intended(action), Box::new(approval)),
+        ApprovalState::Approved | ApprovalState::Used => Gate::Go(intended),
+        _ => Gate::Wait(intended, Box::new(approval)),
     })
 }
 
@@ -128,32 +189,28 @@ pub fn of_step(store: &Store, run: &RunId, step: &StepKey) -> Result<Option<Acti
 }
 
 /// Each try that the policy turns down is on record (R-P3).
-fn deny(
-    outside: &Outside<'_>,
-    store: &mut Store,
-    (wish, decision): (&Wish, &Decision),
-) -> Result<Failure, EngineError> {
+fn deny(who: &Who, store: &mut Store, (want, decision): (&Want<'_>, &Decision)) -> Result<Failure, EngineError> {
     let body = serde_json::json!({
-        "code": Code::PolicyDenied, "type": wish.request.kind, "target": wish.request.target, "rule": decision.rule,
-        "request_hash": wish.request.hash().hex(), "step": wish.wanted.step, "call": wish.wanted.call,
+        "code": Code::PolicyDenied, "type": want.request.kind, "target": want.request.target, "rule": decision.rule,
+        "request_hash": want.request.hash().hex(), "step": want.wanted.step, "call": want.wanted.call,
     });
     let note = Note { kind: EventKind::ActionRefused, reason: decision.why.clone(), body };
-    store.note(Some(&wish.wanted.run), &note, &outside.who.context())?;
+    store.note(Some(&want.wanted.run), &note, &who.context())?;
     Ok(Failure::new(Code::PolicyDenied, decision.why.clone()))
 }
 
 /// The record of the intent: the one that is there, or a new one.
 fn record(
-    outside: &Outside<'_>,
+    (home, who): (&Home, &Who),
     store: &mut Store,
     by: By<'_>,
-    (inputs, wish): (&RunInputs, &Wish),
-) -> Result<ActionRecord, EngineError> {
-    let request = &wish.request;
+    (inputs, want): (&RunInputs, &Want<'_>),
+) -> Result<Proposed, EngineError> {
+    let request = want.request;
     let key = request.key(TENANT).map_err(|e| EngineError::failed(Code::ValidationError, e.to_string()))?;
     let id = ActionId::recorded(uuid::Uuid::now_v7().to_string());
-    let request_file = format!("{}/actions/{id}.json", wish.wanted.run);
-    let path = outside.home.root().join(&request_file);
+    let request_file = format!("{}/actions/{id}.json", want.wanted.run);
+    let path = home.root().join(&request_file);
     if store.action_by_key(&key)?.is_none() {
         // The request is on disk before the record that names it. If we die in between, it is a file that nobody names.
         write_request(&path, request)?;
@@ -170,21 +227,21 @@ fn record(
         account: request.account.clone(),
         environment: request.environment,
         request_file: request_file.clone(),
-        contract: wish.contract.clone(),
-        irreversible: request.irreversible || wish.contract.irreversible,
-        release: wish.release.as_ref().map(|release| release.id.clone()),
+        contract: want.contract.clone(),
+        irreversible: request.irreversible || want.contract.irreversible,
+        release: want.release.map(|release| release.id.clone()),
         corrects: None,
         deadline: present.plus(inputs.policy.actions.of(request.kind).expire),
-        expires_at: expires_at(request.kind, &wish.contract, (inputs, present)),
-        wanted: wish.wanted.clone(),
+        expires_at: expires_at(request.kind, want.contract, (inputs, present)),
+        wanted: want.wanted.clone(),
     };
-    let proposed = store.propose(&proposal, &outside.who.context());
+    let proposed = store.propose(&proposal, &who.context());
     let is_ours = matches!(&proposed, Ok(Proposed::New(_)));
     if !is_ours {
         // Somebody else was first: theirs is the request that counts.
         let _ = fs_err::remove_file(&path);
     }
-    Ok(proposed?.record().clone())
+    Ok(proposed?)
 }
 
 /// The tenant of everything that one `.ai-runs` holds.
@@ -218,11 +275,7 @@ pub fn request_in(home: &Home, action: &ActionRecord) -> Result<ActionRequest, E
 }
 
 /// A new attempt tries again what is known not to have happened, with the same key.
-fn may_be_tried_again(
-    outside: &Outside<'_>,
-    store: &mut Store,
-    action: ActionRecord,
-) -> Result<ActionRecord, EngineError> {
+fn may_be_tried_again(who: &Who, store: &mut Store, action: ActionRecord) -> Result<ActionRecord, EngineError> {
     if action.state != ActionState::Failed {
         return Ok(action);
     }
@@ -230,7 +283,7 @@ fn may_be_tried_again(
         ActionFacts { last_fact: Some("it had not happened, and is tried again".to_owned()), ..ActionFacts::default() };
     let moved = ActionMove { event: ActionEvent::Retry, facts };
     let step = ActionStep { action: &action.id, fence: None, moved: &moved, reason: Some("wanted again") };
-    Ok(store.move_action(&step, &outside.who.context())?)
+    Ok(store.move_action(&step, &who.context())?)
 }
 
 /// From when on the same key is expired: as the policy says, and never before the provider forgets it (R-A3).

@@ -74,7 +74,7 @@ impl Attempt<'_> {
         };
         let mut shut = Shut { since: None, longest: policy.retry.max, run_until: self.run_until, held: None };
         let (store, who) = self.held.parts();
-        let mut waiting = Waiting { store, who, inbox: self.inbox, observer: self.observer };
+        let mut waiting = Waiting { store, who, inbox: self.inbox, observer: self.observer, aside: &mut self.aside };
         let came = turn::wait(&mut waiting, &wanted, &mut |_: &Store, hindrance| Ok(shut.ask(hindrance, &provider)))?;
         // An attempt's clock does not count what it waited for others; the run's does.
         self.until = BootMs(self.until.0.saturating_add(now().boot.0.saturating_sub(began.boot.0)));

@@ -23,7 +23,8 @@ impl Attempt<'_> {
         let nth = self.nth.entry(step.key.clone()).or_insert(0);
         *nth += 1;
         let number = self.held.step(&step.key).map_or(1, |s| s.runs);
-        let execution = Execution { step: step.key.clone(), attempt: self.held.hold.attempt, nth: *nth, number };
+        let token = self.held.token.clone();
+        let execution = Execution { step: step.key.clone(), attempt: self.held.hold.attempt, nth: *nth, number, token };
         let built = match (step.kind(), self.denied(&step)?) {
             (_, Some(failure)) => Err(EngineError::Failed(failure)),
             (StepKind::Agent, None) => self.build_agent(&step, &execution),

@@ -28,11 +28,14 @@ const LOOK_FOR_FOLDER_MS: u64 = 20;
 impl Attempt<'_> {
     pub(super) fn wait(&mut self) -> Result<(), EngineError> {
         let timeout = Duration::from_millis(self.next_deadline().0.saturating_sub(now().boot.0));
-        match self.inbox.receiver.recv_timeout(timeout) {
+        let came =
+            if self.aside.is_empty() { self.inbox.receiver.recv_timeout(timeout) } else { Ok(self.aside.remove(0)) };
+        match came {
             Ok(Message::Child(key, event)) => self.child(&key, event)?,
             Ok(Message::Signal(signal)) => self.signal(signal)?,
             Ok(Message::Carried(whom, carried)) => self.carried(&whom, *carried)?,
             Ok(Message::Verified(key, failure)) => self.verified(&key, failure)?,
+            Ok(Message::Wished(action)) => self.wished.push(action),
             Ok(Message::LeaseLost) => self.stop_all(&Cause::LeaseLost, Haste::Now),
             Ok(Message::CancelRequested) => self.stop_all(&Cause::Cancel, Haste::Polite),
             Ok(Message::ClockSet { by }) => self.clock_set(by)?,

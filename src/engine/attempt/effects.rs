@@ -11,7 +11,6 @@ use crate::domain::action::state::{ApprovalState, DeploymentEvent, DeploymentSta
 use crate::domain::action::{ActionRecord, ActionState};
 use crate::domain::change::Change;
 use crate::domain::delivery;
-use crate::domain::event::EventKind;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::hash::encoding::Sha256Hash;
 use crate::domain::ids::{ApprovalId, StepKey};
@@ -113,7 +112,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn tell_waiting(&mut self, step: &StepSpec, approval: &ApprovalRecord) -> Option<Asked> {
-        self.observer.notice(&Notice::NeedsApproval { step: &step.key, approval });
+        self.observer.notice(&Notice::NeedsApproval { step: Some(&step.key), approval });
         None
     }
 
@@ -191,7 +190,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn carried(&mut self, whom: &For, carried: Result<Carried, EngineError>) -> Result<(), EngineError> {
         let since = self.under_way.iter().find(|u| u.whom == *whom).map(|u| u.since);
         self.under_way.retain(|under_way| under_way.whom != *whom);
-        let For::Step(key) = whom else { return carried.map(drop).or_else(|error| self.wish_failed(&error)) };
+        let For::Step(key) = whom else { return self.wish_ended(carried) };
         let Some(step) = self.held.inputs.spec.step(key).cloned() else { return Ok(()) };
         let took = since.map_or(Millis(0), |since| Millis(now().boot.0.saturating_sub(since.0)));
         match carried {
@@ -318,12 +317,6 @@ impl<'a> Attempt<'a> {
         }
         Ok(())
     }
-
-    fn wish_failed(&mut self, error: &EngineError) -> Result<(), EngineError> {
-        let text = format!("an action that was asked for from inside could not be carried out: {error}");
-        self.held.note(EventKind::WarningRaised, None, &text)?;
-        self.held.commit()
-    }
 }
 
 /// Why nothing is done once more.
@@ -363,7 +356,7 @@ fn failure_of(action: &ActionRecord) -> Failure {
     }
 }
 
-fn unknown(action: &ActionRecord) -> Failure {
+pub(super) fn unknown(action: &ActionRecord) -> Failure {
     let why = action.review.as_ref().or(action.message.as_ref()).map(|why| format!(": {why}")).unwrap_or_default();
     Failure::new(Code::OutcomeUnknown, format!("{} {} ({}){why}", action.kind, action.target, action.id))
 }

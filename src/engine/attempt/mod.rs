@@ -3,6 +3,7 @@
 //!
 //! - `admit` asks whether a provider may be called
 //! - `effects` asks the policy before a step that reaches the outside, and ends it as the record says
+//! - `wishes` carries out what programs inside the run ask for
 //! - `delivery` makes releases and looks at deployments
 //! - `begin` starts what is due; `clock` waits, and stops what takes too long or costs too much
 //! - `hear` takes in what children say; `end` settles what they leave
@@ -14,6 +15,7 @@ mod delivery;
 mod effects;
 mod end;
 mod hear;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -24,9 +26,10 @@ pub use self::admit::{HeldBack, failure as held_failure};
 use self::effects::Asked;
 use self::end::Success;
 use super::action::errand::UnderWay;
+use super::action::mailbox::Met;
 use super::error::EngineError;
 use super::held::Held;
-use super::host::{Host, Inbox, now};
+use super::host::{Host, Inbox, Message, now};
 use super::meter::Meter;
 use super::observer::{Notice, Observer};
 use super::steps::agent::{AtWork, Call};
@@ -35,7 +38,7 @@ use super::workspace::Copy;
 use crate::domain::budget::Breach;
 use crate::domain::change::{Change, StepMove};
 use crate::domain::failure::{Code, Failure};
-use crate::domain::ids::StepKey;
+use crate::domain::ids::{ActionId, StepKey};
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::plan::phase::phase_event;
 use crate::domain::plan::pipeline::{self, Move, Waits};
@@ -122,11 +125,17 @@ pub struct Attempt<'a> {
     active: Vec<Active>,
     /// Effects outside that are being carried out.
     under_way: Vec<UnderWay>,
+    /// What programs inside the run ask for and is not begun yet.
+    wished: Vec<ActionId>,
+    /// What of that was met in this attempt.
+    met: BTreeSet<Met>,
     /// What was found out about steps that are about to reach the outside.
     asked: BTreeMap<StepKey, Asked>,
     /// Steps that were found to wait for a person in this attempt.
     waiting: BTreeSet<StepKey>,
     calls_under_way: Vec<ProviderCall>,
+    /// What came while a provider was waited for, oldest first.
+    aside: Vec<Message>,
     insists: bool,
     stopping: Option<Cause>,
     /// How often each step was executed in this attempt: names its log files.
@@ -188,9 +197,12 @@ impl<'a> Attempt<'a> {
             meter,
             active: Vec::new(),
             under_way: Vec::new(),
+            wished: Vec::new(),
+            met: BTreeSet::new(),
             asked: BTreeMap::new(),
             waiting: BTreeSet::new(),
             calls_under_way: Vec::new(),
+            aside: Vec::new(),
             insists,
             stopping: None,
             nth: BTreeMap::new(),
@@ -211,8 +223,11 @@ impl<'a> Attempt<'a> {
     where
         'a: 'scope,
     {
+        let _mailbox = self.open_mailbox(scope)?;
         self.ask_about_unknown(scope)?;
+        self.find_wishes()?;
         loop {
+            self.begin_wishes(scope)?;
             let due = self.due();
             let moves = if self.admit(&due)? { self.gate(due)? } else { Vec::new() };
             for step_move in &moves {
@@ -226,7 +241,7 @@ impl<'a> Attempt<'a> {
             }
             if !self.active.is_empty() || !self.under_way.is_empty() {
                 self.wait()?;
-            } else if moves.is_empty() || self.stopping.is_some() {
+            } else if self.stopping.is_some() || (moves.is_empty() && !self.find_wishes()?) {
                 return self.finish();
             }
         }
@@ -320,6 +335,7 @@ impl<'a> Attempt<'a> {
     fn finish(mut self) -> Result<AttemptEnd, EngineError> {
         self.leave_providers()?;
         self.commit()?;
+        let (unknown, waiting) = self.wishes_left()?;
         let failed = pipeline::failed_step(&self.held.steps, self.held.hold.attempt);
         let is_tampered = failed.is_some_and(|s| s.code == Some(Code::GitTamper));
         if let Some(cause) = self.stopping.take().filter(|_| !is_tampered) {
@@ -327,14 +343,16 @@ impl<'a> Attempt<'a> {
         }
         // Of several causes the most careful wins: what may have happened comes before what has failed.
         let waits = pipeline::waits(&self.held.inputs.spec, &self.held.steps);
-        Ok(match (waits, failed) {
-            (Waits::Outcome(key), _) if !is_tampered => AttemptEnd::Unknown(self.failure_at(&key)),
-            (_, Some(step)) => AttemptEnd::Failed(self.held.failure_of(step)),
-            (Waits::Person(key), None) => {
+        Ok(match (waits, unknown, failed, waiting) {
+            (Waits::Outcome(key), ..) if !is_tampered => AttemptEnd::Unknown(self.failure_at(&key)),
+            (_, Some(unknown), ..) if !is_tampered => AttemptEnd::Unknown(unknown),
+            (_, _, Some(step), _) => AttemptEnd::Failed(self.held.failure_of(step)),
+            (Waits::Person(key), ..) => {
                 let what = format!("step `{key}` waits for a person");
                 AttemptEnd::Waiting(Failure::new(Code::NeedsApproval, what))
             }
-            (Waits::Nothing | Waits::Outcome(_), None) => AttemptEnd::Done,
+            (.., Some(waiting)) => AttemptEnd::Waiting(waiting),
+            (..) => AttemptEnd::Done,
         })
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Execution, capture, own_vars, secrets};
+use super::{Execution, capture, hidden, own_vars};
 use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
 use crate::artifacts::atomic::{self, IfExists};
 use crate::artifacts::home::make_private;
@@ -145,13 +145,12 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
         make_private(folder)?;
     }
     vars.extend(command.env);
-    let secrets = secrets(&vars);
+    let secrets = hidden(&vars, execution);
     vars.insert("AGENTRUN_PROMPT_FILE".into(), prompt_file.clone().into_os_string());
     if let Some(session) = call.session {
         vars.insert("AGENTRUN_SESSION".into(), session.into());
     }
     // With these it can look for itself, and keep within what is left: there is no asking before each call (F45).
-    vars.insert("AGENTRUN_HOME".into(), host.home.root().into());
     vars.insert("AGENTRUN_BUDGET".into(), call.budget_document.into());
     vars.extend(own_vars(host, hold, execution));
     let spec = CommandSpec {

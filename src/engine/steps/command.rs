@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{Execution, capture, lookup, own_vars, secrets};
+use super::{Execution, capture, hidden, lookup, own_vars};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::outcome::ProcessEnd;
 use crate::domain::record::RunInputs;
@@ -47,7 +47,7 @@ pub fn spec(request: &CommandRequest<'_>) -> Result<CommandSpec, EngineError> {
             (lookup(name, &vars, dir)?, args.iter().map(OsString::from).collect())
         }
     };
-    let secrets = secrets(&vars);
+    let secrets = hidden(&vars, execution);
     vars.extend(own_vars(host, hold, execution));
     let grace = inputs.policy.timeouts.grace;
     Ok(CommandSpec {

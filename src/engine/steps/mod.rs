@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::EngineError;
 use super::host::Host;
+use super::token::RunToken;
 use crate::artifacts::run_dir::{self, RunDir, StepFile};
 use crate::domain::failure::Code;
 use crate::domain::ids::StepKey;
@@ -34,6 +35,8 @@ pub struct Execution {
     pub nth: u32,
     /// The n-th execution of this step in the whole run, from 1.
     pub number: u32,
+    /// By what its programs show that they belong to the attempt.
+    pub token: Option<RunToken>,
 }
 
 impl Execution {
@@ -43,16 +46,20 @@ impl Execution {
     }
 }
 
-/// The variables that every child gets (contract §10), with the marker by which leftovers are found.
+/// The variables that every child gets (contract §10), with the marker by which leftovers are found. With the token a program
+/// may ask for actions of this run and look at them, and nothing else.
 pub fn own_vars(host: &Host<'_>, hold: &Hold, execution: &Execution) -> Vec<(OsString, OsString)> {
     let text = |s: &str| OsString::from(s);
-    vec![
+    let token = execution.token.as_ref().map(|token| (text("AGENTRUN_TOKEN"), text(token.reveal())));
+    let own = vec![
+        (text("AGENTRUN_HOME"), host.home.root().into()),
         (text("AGENTRUN_RUN_ID"), text(hold.run.as_str())),
         (text("AGENTRUN_ATTEMPT"), text(&hold.attempt.to_string())),
         (text("AGENTRUN_STEP"), text(execution.step.as_str())),
         (text("AGENTRUN_REQUEST_ID"), text(host.who.request_id.as_str())),
         (text(MARKER), text(&marker(host, hold))),
-    ]
+    ];
+    own.into_iter().chain(token).collect()
 }
 
 /// The marker of a run's children: unique over all state folders of a machine (FR-I7).
@@ -72,6 +79,12 @@ pub fn capture(dir: &RunDir, execution: &Execution, inputs: &RunInputs, agent: b
         lines: if agent { Lines::HandOver } else { Lines::Keep },
         secrets,
     }
+}
+
+/// What must not get into the logs of an execution: [`secrets`], and its token.
+pub fn hidden(vars: &BTreeMap<OsString, OsString>, execution: &Execution) -> Vec<String> {
+    let token = execution.token.as_ref().map(|token| token.reveal().to_owned());
+    secrets(vars).into_iter().chain(token).collect()
 }
 
 /// The values of allow-listed variables whose names say that they are secret.
