@@ -81,7 +81,7 @@ pub enum Verb {
     /// A run's kept files.
     Artifact(ArtifactArgs),
     /// Side effects on the world outside.
-    Action(ActionArgs),
+    Action(request::ActionArgs),
     /// The audit log.
     Audit(AuditArgs),
     /// What the rules are, whether they say what they should, and why.
@@ -314,21 +314,6 @@ pub enum ArtifactVerb {
         /// The run, its task, or its support code.
         run: String,
     },
-}
-
-/// `action`.
-#[derive(Debug, ClapArgs)]
-pub struct ActionArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: ActionVerb,
-}
-
-/// `action …`.
-#[derive(Debug, Subcommand)]
-pub enum ActionVerb {
-    /// Ask for one from inside a run; the run carries it out.
-    Request(Box<request::RequestArgs>),
 }
 
 /// `audit`.

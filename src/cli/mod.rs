@@ -21,7 +21,7 @@ use std::ffi::OsString;
 
 use clap::Parser as _;
 
-use args::{ActionVerb, Args, Verb};
+use args::{Args, Verb};
 use error::CliError;
 use say::Say;
 use session::Session;
@@ -73,7 +73,7 @@ fn dispatch(session: &mut Session, verb: Verb) -> Result<Exit, CliError> {
         Verb::Fingerprint(args) => verbs::fingerprint::run(session, &args),
         Verb::Artifact(args) => verbs::artifact::run(session, &args),
         Verb::Action(args) => match args.verb {
-            ActionVerb::Request(args) => verbs::request::run(session, *args),
+            verbs::request::ActionVerb::Request(args) => verbs::request::run(session, *args),
         },
         Verb::Audit(args) => verbs::audit::run(session, &args),
         Verb::Policy(args) => verbs::policy::run(session, &args),

@@ -17,9 +17,10 @@ use super::record_json::{
     FingerprintDocument, ResumeDifference, ResumeDocument, artifacts_json, budget_json, diff_json, events_json,
     fingerprint_json, resume_json,
 };
+use super::requested::{Requested, action_json};
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
 use crate::domain::action::ActionState;
-use crate::domain::action::told::Told;
+use crate::domain::action::told::{Told, told};
 use crate::domain::artifact::{ArtifactFault, FaultKind};
 use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::budget::{Budget, LimitKind, Limits, Scope};
@@ -37,7 +38,7 @@ use crate::domain::policy::kinds::ActionClass;
 use crate::domain::policy::{ActionType, Policy, Rule, Verdict};
 use crate::domain::record::ArtifactType;
 use crate::domain::run::{AttemptState, OpenedBy, Phase, RunStatus};
-use crate::domain::sample::{T0, breaker, event, key, meaning_of, view};
+use crate::domain::sample::{T0, action, breaker, event, key, meaning_of, view};
 use crate::domain::step::StepState;
 use crate::domain::task::{CommandLine, StepKind};
 
@@ -268,6 +269,15 @@ fn r_p3_what_a_policy_says_has_schemas() {
         let case = PolicyCase { name, place, wanted, verdict: Verdict::Deny, rule: Some("a".to_owned()) };
         let failure = case.failure(&policy);
         check(&policy_test_json("v1", &[(case, failure)]));
+    }
+}
+
+#[test]
+fn what_was_asked_for_inside_a_run_is_as_its_schema_says_in_every_state() {
+    for state in ActionState::ALL {
+        let action = action(*state);
+        let requested = Requested { action: &action, told: told(&action), duplicate: true, look_again: Some(T0) };
+        check(&action_json(&requested));
     }
 }
 

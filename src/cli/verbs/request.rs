@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
 use crate::cli::error::CliError;
@@ -15,6 +15,21 @@ use crate::report::requested::{Requested, action_json, action_words};
 
 /// Arguments that are read from a file or from standard input are at most this large.
 const LARGEST: u64 = 1 << 20;
+
+/// `action`.
+#[derive(Debug, ClapArgs)]
+pub struct ActionArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: ActionVerb,
+}
+
+/// `action …`.
+#[derive(Debug, Subcommand)]
+pub enum ActionVerb {
+    /// Ask for one from inside a run; the run carries it out.
+    Request(Box<RequestArgs>),
+}
 
 /// `action request`.
 #[derive(Debug, ClapArgs)]
