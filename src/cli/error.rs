@@ -115,6 +115,7 @@ impl From<OpsError> for CliError {
 }
 
 /// What to do next, by code. `{run}` is the run's id.
+#[expect(clippy::too_many_lines, reason = "a table: one line for each code")]
 pub fn hint(code: Code) -> &'static str {
     match code {
         Code::NetworkTimeout | Code::TemporaryProviderError => "try again later: agentrun resume {run}",

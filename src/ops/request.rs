@@ -129,7 +129,7 @@ fn answered(action: ActionRecord, duplicate: bool) -> Answered {
     let told = told(&action);
     let later = || action.retry_at.unwrap_or_default().max(now().utc.plus(LOOK_AGAIN));
     let look_again = matches!(told, Told::InProgress | Told::Unknown).then(later);
-    Answered { told, duplicate, look_again, action }
+    Answered { action, told, duplicate, look_again }
 }
 
 /// What a person has said no to is not put before them again by the same run.

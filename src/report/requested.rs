@@ -61,7 +61,7 @@ pub fn action_words(requested: &Requested<'_>) -> String {
     if told == Told::WaitsForPerson {
         line("approval", action.approval.as_ref().map(AsRef::as_ref));
     }
-    line("look again", look_again.map(|at| amount::utc(at).to_string()).as_deref());
+    line("look again", look_again.map(amount::utc).as_deref());
     line("now", Some(told.advice()));
     text.push('\n');
     text

@@ -20,11 +20,12 @@ use super::record_json::{
     FingerprintDocument, ResumeDifference, ResumeDocument, artifacts_json, budget_json, diff_json, events_json,
     fingerprint_json, resume_json,
 };
+use super::requested::{Requested, action_json as requested_json};
 use super::run_json::{Extras, StatusEntry, Via, run_json, status_json};
 use crate::domain::action::approval::{ApprovalRecord, Subject};
 use crate::domain::action::record::{ReadingRecord, WantedAnswer, WantedBy, WantedRecord};
 use crate::domain::action::state::ApprovalState;
-use crate::domain::action::told::Told;
+use crate::domain::action::told::{Told, told};
 use crate::domain::action::{ActionState, Reading as ActionReading};
 use crate::domain::artifact::{ArtifactFault, FaultKind};
 use crate::domain::breaker::{BreakerState, Cause};
@@ -300,6 +301,15 @@ fn r_p3_what_a_policy_says_has_schemas() {
         let case = PolicyCase { name, place, wanted, verdict: Verdict::Deny, rule: Some("a".to_owned()) };
         let failure = case.failure(&policy);
         check(&policy_test_json("v1", &[(case, failure)]));
+    }
+}
+
+#[test]
+fn what_was_asked_for_inside_a_run_is_as_its_schema_says_in_every_state() {
+    for state in ActionState::ALL {
+        let action = action(*state);
+        let requested = Requested { action: &action, told: told(&action), duplicate: true, look_again: Some(T0) };
+        check(&requested_json(&requested));
     }
 }
 

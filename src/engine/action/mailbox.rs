@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::thread::Scope;
 
@@ -66,7 +66,7 @@ pub fn open<'scope>(
 }
 
 /// A look that fails is not told: the engine looks itself before it ends.
-fn look(database: &PathBuf, run: &RunId, (inbox, stop): (&SyncSender<Message>, &Stop)) {
+fn look(database: &Path, run: &RunId, (inbox, stop): (&SyncSender<Message>, &Stop)) {
     if stop.wait(FIRST_LOOK) {
         return;
     }
