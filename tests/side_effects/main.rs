@@ -7,6 +7,7 @@ mod bank;
 mod deciding;
 mod deploy;
 mod kills;
+mod objects;
 mod orders;
 #[path = "../provider/mod.rs"]
 mod provider;

@@ -41,8 +41,10 @@ fn fr_f4_each_limit_of_one_stops_the_run_and_says_which() {
             assert_eq!((&run["code"], &run["outcome"]["success"]), (&"BUDGET_EXCEEDED".into(), &false.into()));
             assert!(message(&run).contains(&named), "{named}: {}", message(&run));
             assert_eq!(step(&run, "code")["state"], "PENDING", "{named}: the step was cut, it did not fail");
-            // Work and state are kept.
-            assert_eq!(world.git(&["show", "agentrun/run_t_001:w.txt"]), "w", "{named}");
+            // Work and state are kept; how far it had got when a millisecond was over is chance.
+            if limit != "time" {
+                assert_eq!(world.git(&["show", "agentrun/run_t_001:w.txt"]), "w", "{named}");
+            }
             world.assert_sound("run_t_001");
         }
     }

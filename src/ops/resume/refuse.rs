@@ -4,7 +4,7 @@ use super::{Outlook, ResumeOptions};
 use crate::domain::failure::Code;
 use crate::domain::ids::RunId;
 use crate::domain::plan::resume::{DifferenceCode, ResumeVerdict};
-use crate::domain::record::RunView;
+use crate::domain::record::{RunView, StepRecord};
 use crate::domain::run::RunStatus;
 use crate::engine::validate::Present;
 use crate::ops::error::OpsError;
@@ -67,7 +67,10 @@ pub(super) fn undecided(outlook: &Outlook, options: &ResumeOptions) -> Result<()
         let message = format!("run {} was stopped: {why}; say with --reason what was done about it", run.id);
         return Err(OpsError::about(&run.id, run.code.unwrap_or(Code::ReviewRequired), message));
     }
-    if run.status != RunStatus::ReviewRequired || options.keep || options.rebuild {
+    // What a person has to look at is outside, and no change in the working copy: going on looks again.
+    let is_outside = |step: &StepRecord| step.code == Some(Code::ReviewRequired) && step.kind.is_gated();
+    let is_decided = options.keep || options.rebuild || outlook.view.steps.iter().any(is_outside);
+    if run.status != RunStatus::ReviewRequired || is_decided {
         return Ok(());
     }
     let message = format!(
