@@ -5,11 +5,15 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::When;
+
+/// Longer than a signal to a whole process takes to reach all its threads.
+const UNTIL_STOPPED: Duration = Duration::from_millis(50);
 
 /// What a test wants of this process.
 struct Plan {
@@ -97,6 +101,8 @@ impl Trap {
             Action::Kill => signal_self(Signal::KILL),
             Action::Stop => {
                 let _ = kill_process(getpid(), Signal::STOP);
+                // The signal may come to another thread first: this one must not go on into the next commit meanwhile.
+                std::thread::sleep(UNTIL_STOPPED);
             }
             Action::Pause => loop {
                 std::thread::park();

@@ -11,6 +11,7 @@
 //! | `before/file`, `after/file` | around the rename that makes a kept file visible under its name |
 //! | `after/spawn` | a child runs, and nothing says so yet |
 //! | `before/ref`, `after/ref` | around a change of a ref in the user's repository |
+//! | `before/send`, `after/send` | around the call by which an effect is sent |
 //! | `after/look` | a `resume` has seen that the run may go on, and decides how |
 //! | `before/restore`, `after/restore` | around the rebuilding of a working copy |
 //!

@@ -11,6 +11,7 @@ mod objects;
 mod orders;
 #[path = "../provider/mod.rs"]
 mod provider;
+mod rivals;
 mod settle;
 mod shop;
 #[allow(dead_code, reason = "shared with the whole runs; a part is used here")]

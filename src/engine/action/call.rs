@@ -48,11 +48,6 @@ impl Caller<'_> {
         self.call(Purpose::Ask, adapters::ask)
     }
 
-    /// How long a send can take.
-    pub fn longest(&self) -> Millis {
-        self.limit(Purpose::Send)
-    }
-
     fn call<T>(&self, purpose: Purpose, make: impl Fn(&Call<'_>) -> T) -> Result<T, EngineError> {
         let Errand { outside, intended, policy, stop, .. } = self.errand;
         let folder = outside.home.root().join(format!("{}/actions", self.action.run));
@@ -81,7 +76,7 @@ impl Caller<'_> {
             operation: &self.action.id,
             reference: self.action.reference.as_deref(),
             fence: self.action.fence,
-            limit: self.limit(purpose),
+            limit: limit(self.errand, self.action, purpose),
             run: own.run.as_ref(),
             status: own.status.as_ref(),
             machine: &machine,
@@ -107,23 +102,6 @@ impl Caller<'_> {
         if is_own { looked.dir.clone() } else { looked.root.clone() }
     }
 
-    /// A command may take as long as its step; a call over the network as long as the policy gives one.
-    fn limit(&self, purpose: Purpose) -> Millis {
-        let contract = &self.action.contract;
-        let own = &self.errand.intended.looked.own;
-        let (own, channel) = match purpose {
-            Purpose::Send => (own.run.as_ref(), contract.send.as_ref()),
-            Purpose::Ask => (own.status.as_ref(), contract.query.as_ref().map(|query| &query.channel)),
-        };
-        let is_command = own.is_some() || matches!(channel, Some(Channel::Command { .. }));
-        let call = self.errand.policy.actions.of(self.action.kind).call;
-        match (is_command, purpose) {
-            (true, Purpose::Send) => self.errand.limit,
-            (true, Purpose::Ask) => self.errand.policy.timeouts.call.min(self.errand.limit),
-            (false, _) => call,
-        }
-    }
-
     /// What a command sees: what commands of the run see, and the names by which leftovers are found.
     fn vars(&self) -> BTreeMap<OsString, OsString> {
         let mut vars = self.errand.intended.looked.vars.clone();
@@ -141,6 +119,27 @@ impl Caller<'_> {
             set("AGENTRUN_STEP", step.to_string());
         }
         vars
+    }
+}
+
+/// How long the longest call can take.
+pub(super) fn longest(errand: &Errand<'_>, action: &ActionRecord) -> Millis {
+    limit(errand, action, Purpose::Send).max(limit(errand, action, Purpose::Ask))
+}
+
+/// A command may take as long as its step; a call over the network as long as the policy gives one.
+fn limit(errand: &Errand<'_>, action: &ActionRecord, purpose: Purpose) -> Millis {
+    let contract = &action.contract;
+    let own = &errand.intended.looked.own;
+    let (own, channel) = match purpose {
+        Purpose::Send => (own.run.as_ref(), contract.send.as_ref()),
+        Purpose::Ask => (own.status.as_ref(), contract.query.as_ref().map(|query| &query.channel)),
+    };
+    let is_command = own.is_some() || matches!(channel, Some(Channel::Command { .. }));
+    match (is_command, purpose) {
+        (true, Purpose::Send) => errand.limit,
+        (true, Purpose::Ask) => errand.policy.timeouts.call.min(errand.limit),
+        (false, _) => errand.policy.actions.of(action.kind).call,
     }
 }
 

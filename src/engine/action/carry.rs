@@ -2,8 +2,8 @@
 //! action does this; a crash in between leaves a record from which the next one decides the same.
 
 use super::admission::{self, Admission};
-use super::call::Caller;
-use super::claim::{claim, facts_of, lease_until, patience};
+use super::call::{Caller, longest};
+use super::claim::{claim, facts_of, lease_until, patience, right_lasts};
 use super::stop::Stop;
 use super::want::{Intended, found, read_request};
 use super::{Outside, subject};
@@ -20,7 +20,7 @@ use crate::engine::host::now;
 use crate::failpoints::{self, When};
 use crate::store::{ActionStep, Answered, Assignment, Hold, NotSent, Sending, Store, StoreError};
 
-/// What must be left of the leases when something is sent (F43).
+/// What must be left of the leases when something is sent (F43); of a short lease, a quarter.
 const SEND_MARGIN: Millis = Millis(1_000);
 
 /// How long a person has to look at what agentrun cannot settle.
@@ -153,18 +153,28 @@ impl Carrier<'_> {
     }
 
     /// Waits, unless that is longer than somebody should wait for a further try, or the end is asked for.
-    fn wait_to_send(&self, at: UtcMs) -> Then {
+    fn wait_to_send(&self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
         let is_long = Millis::between(now().utc, at) > self.errand.policy.retry.max;
-        if is_long { Then::Rest } else { self.wait_to_ask(at) }
+        if is_long { Ok(Then::Rest) } else { self.wait_to_ask(store, at) }
     }
 
-    /// A question is worth any wait that the action's own time allows.
-    fn wait_to_ask(&self, at: UtcMs) -> Then {
-        if self.errand.stop.wait(Millis::between(now().utc, at)) { Then::Rest } else { Then::GoOn }
+    /// A question is worth any wait that the action's own time allows. Whoever waits keeps the right.
+    fn wait_to_ask(&self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
+        let slice = Millis(right_lasts(self.errand, &self.action).0 / 2);
+        loop {
+            let left = Millis::between(now().utc, at);
+            if self.errand.stop.wait(left.min(slice)) {
+                return Ok(Then::Rest);
+            }
+            if left <= slice {
+                return Ok(Then::GoOn);
+            }
+            self.renew(store)?;
+        }
     }
 
     fn send_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
-        if let Then::Rest = self.wait_to_send(at) {
+        if let Then::Rest = self.wait_to_send(store, at)? {
             return Ok(Then::Rest);
         }
         let request = read_request(&self.errand.outside, &self.action)?;
@@ -202,8 +212,8 @@ impl Carrier<'_> {
             hold: self.errand.hold,
             asked: &self.errand.intended.asked,
             digest: Some(digest),
-            margin: SEND_MARGIN,
-            deadline: now().utc.plus(clocks.expire.max(self.caller(request).longest())),
+            margin: SEND_MARGIN.min(Millis(self.errand.policy.leases.ttl.0 / 4)),
+            deadline: now().utc.plus(clocks.expire.max(longest(self.errand, &self.action))),
         };
         // If we die before this commit: nothing was sent, and it is ready. If we die after it: it counts as sent.
         match store.begin_send(&sending, &self.errand.outside.who.context())? {
@@ -234,7 +244,7 @@ impl Carrier<'_> {
     }
 
     fn ask_at(&mut self, store: &mut Store, at: UtcMs) -> Result<Then, EngineError> {
-        if let Then::Rest = self.wait_to_ask(at) {
+        if let Then::Rest = self.wait_to_ask(store, at)? {
             return Ok(Then::Rest);
         }
         let request = read_request(&self.errand.outside, &self.action)?;
@@ -289,7 +299,7 @@ impl Carrier<'_> {
 
     fn renew(&self, store: &mut Store) -> Result<(), EngineError> {
         let at = (&self.action.id, self.action.fence);
-        Ok(store.keep_action_lease(at, lease_until(self.errand), &self.errand.outside.who.context())?)
+        Ok(store.keep_action_lease(at, lease_until(self.errand, &self.action), &self.errand.outside.who.context())?)
     }
 
     fn caller<'c>(&'c self, request: &'c ActionRequest) -> Caller<'c> {

@@ -1,6 +1,7 @@
 //! The right to act on one action: taken by exactly one of any number of processes (R-A6), for as long as the longest call
 //! lasts, and renewed before each.
 
+use super::call::longest;
 use super::carry::{Errand, May};
 use super::want::found;
 use crate::domain::action::ActionRecord;
@@ -16,7 +17,7 @@ use crate::process::identity::liveness;
 use crate::store::{ActionClaim, Store, StoreError};
 
 /// How much longer than a call the right to make it lasts.
-const MARGIN: Millis = Millis(30_000);
+const MARGIN: Millis = Millis(5_000);
 
 /// How often it is looked at what another process holds.
 const LOOK: Millis = Millis(100);
@@ -43,7 +44,7 @@ pub(super) fn claim(errand: &Errand<'_>, store: &mut Store) -> Result<Option<Act
         let held = match held_by(&action) {
             Holding::Held => true,
             // A holder of another boot cannot be seen: a right that nobody renewed for as long as it can last is over.
-            Holding::Foreign => seen != Some(action.fence) || waited < right_lasts(errand),
+            Holding::Foreign => seen != Some(action.fence) || waited < right_lasts(errand, &action),
             Holding::Free | Holding::Stuck | Holding::Abandoned => false,
         };
         seen.get_or_insert(action.fence);
@@ -65,7 +66,7 @@ fn take(errand: &Errand<'_>, store: &mut Store, action: &ActionRecord) -> Result
     let claim = ActionClaim {
         expected_fence: action.fence,
         process: &process,
-        lease_until: lease_until(errand),
+        lease_until: lease_until(errand, action),
         hold: errand.hold,
     };
     store.claim_action(&action.id, &claim, &errand.outside.who.context())
@@ -90,13 +91,13 @@ pub fn held_by(action: &ActionRecord) -> Holding {
     holding(Some(lease), liveness(&lease.holder), &now())
 }
 
-pub(super) fn lease_until(errand: &Errand<'_>) -> BootMs {
-    BootMs(now().boot.0.saturating_add(right_lasts(errand).0))
+pub(super) fn lease_until(errand: &Errand<'_>, action: &ActionRecord) -> BootMs {
+    BootMs(now().boot.0.saturating_add(right_lasts(errand, action).0))
 }
 
 /// The right to act lasts as long as the longest call, and is renewed before each.
-fn right_lasts(errand: &Errand<'_>) -> Millis {
-    Millis(errand.limit.0.saturating_add(MARGIN.0))
+pub(super) fn right_lasts(errand: &Errand<'_>, action: &ActionRecord) -> Millis {
+    Millis(longest(errand, action).0.saturating_add(MARGIN.0))
 }
 
 pub(super) fn facts_of<'r>(errand: &Errand<'_>, action: &ActionRecord, readings: &'r [ReadingRecord]) -> Facts<'r> {
