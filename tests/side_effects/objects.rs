@@ -155,7 +155,7 @@ fn f64_two_runs_that_open_the_same_pull_request_at_once_open_one() {
             pull_request_task(&world, task);
         }
         let running = ["a", "b"].map(|task| world.spawn(&["start", task, "--json"]));
-        for ended in running.map(|running| running.end()) {
+        for ended in running.map(crate::world::Running::end) {
             assert_eq!(ended.exit, 0, "round {round}: {ended:?}");
         }
         assert_eq!(provider.ledger().len(), 1, "round {round}: {:#?}", provider.ledger());
