@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::inside;
-use crate::world::{Output, World, qa_step, step, wait_until};
+use crate::world::{Output, World, command_step, qa_step, step, wait_until};
 
 /// The most that a call of the scripted model is guessed at: its context, Codex's own instructions, a long answer.
 const GUESS: u64 = 25_000;
@@ -453,7 +453,8 @@ fn asked_over_mcp(world: &World, run: &str) -> Vec<(String, Value)> {
 #[ignore = "needs the real Codex"]
 fn r_a2_what_codex_asks_for_twice_and_in_a_new_run_is_done_once() {
     let codex = CodexWorld::of(inside::world(inside::FREE), "asks_over_mcp", &[("rules", inside::FREE)]);
-    codex.task("", "");
+    let keep = format!("printf %s \"$AGENTRUN_TOKEN\" > {}", codex.world.at("token"));
+    codex.task("", &command_step("keep", &keep));
     let (exit, run) = codex.world.start("t");
     assert_eq!((exit, &run["status"]), (0, &"SUCCEEDED".into()), "{run:#}");
     assert_eq!(run["usage"]["tool_calls"], 2, "{run:#}");
@@ -471,6 +472,8 @@ fn r_a2_what_codex_asks_for_twice_and_in_a_new_run_is_done_once() {
     assert!(prompt.contains("`request_action` of the MCP server `agentrun`"), "it is told: {prompt}");
     let (_, action) = codex.world.json(&["action", "show", answers[0].1["id"].as_str().unwrap()]);
     assert!(action.to_string().contains(&codex.threads()[0]), "its conversation is on record: {action:#}");
+    let token = fs::read(codex.world.path("token")).unwrap();
+    assert_eq!((token.len(), inside::files_with(&codex.world.state(""), &token)), (32, vec![]), "nor by Codex");
     codex.world.assert_sound("run_t_001");
     codex.world.assert_sound("run_t_002");
 }

@@ -190,7 +190,7 @@ fn r_a2_a_token_of_an_earlier_attempt_is_refused_and_no_token_is_written_anywher
 }
 
 /// Files below a folder that hold these bytes.
-fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+pub fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
