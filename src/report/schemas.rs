@@ -346,7 +346,6 @@ fn closed_lists_are_those_of_the_domain() {
         ("ActionState", words::<ActionState>()),
         ("ApprovalState", words::<ApprovalState>()),
         ("ActionClass", words::<ActionClass>()),
-        ("ActionState", words::<ActionState>()),
         ("Told", words::<Told>()),
     ];
     let mut seen = std::collections::BTreeSet::new();
