@@ -210,6 +210,7 @@ fn command(agent: &AgentSpec, rules: &AgentRules, session: Option<&str>) -> Resu
         private_home: Path::new("/state/home"),
         env: &env,
         own_program: Path::new("/bin/agentrun"),
+        tools: None,
     })
 }
 

@@ -150,6 +150,7 @@ impl World {
             private_home: &home,
             env: &self.env,
             own_program: Path::new("/none"),
+            tools: None,
         };
         let command = agents::probe(&request).unwrap().unwrap();
         command.folders.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
@@ -177,6 +178,7 @@ impl World {
             private_home: &private_home,
             env: &self.env,
             own_program: Path::new("/none"),
+            tools: None,
         };
         let command = agents::command(&request).unwrap();
         assert!(command.program.ends_with("bin/codex"), "the native binary: {}", command.program.display());

@@ -53,8 +53,19 @@ pub struct AgentRequest<'a> {
     pub private_home: &'a Path,
     /// The environment the agent will get (allow-listed already); PATH, HOME and `CODEX_HOME` are looked up here.
     pub env: &'a BTreeMap<OsString, OsString>,
-    /// agentrun's own program, which plays recordings.
+    /// agentrun's own program, which plays recordings and answers over MCP.
     pub own_program: &'a Path,
+    /// agentrun's own tools, where this run may ask for a side effect.
+    pub tools: Option<OwnTools<'a>>,
+}
+
+/// What an agent needs to be given agentrun's own tools.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnTools<'a> {
+    /// The longest time until a request is answered.
+    pub answer: Millis,
+    /// The names of the variables by which the tools know for whom they are; they are in the agent's environment.
+    pub vars: &'a [String],
 }
 
 /// How to start an agent.
@@ -271,6 +282,11 @@ pub fn abilities(protocol: Protocol) -> Abilities {
             Abilities { reports_tokens: false, reports_tools: false, reports_cost: false, resumes: false }
         }
     }
+}
+
+/// Whether an agent of this protocol is given agentrun's own tools where its run may ask for something.
+pub fn gets_tools(protocol: Protocol) -> bool {
+    protocol == Protocol::Codex
 }
 
 /// How to start the agent.

@@ -78,6 +78,8 @@ pub enum Verb {
     Cancel(CancelArgs),
     /// Side effects on the world outside.
     Action(action::ActionArgs),
+    /// A server of the Model Context Protocol on standard input and output, for an agent inside a run.
+    Mcp,
     /// Ask the other side what became of effects that nobody knows about; sends nothing.
     Reconcile(reconcile::ReconcileArgs),
     /// What makes a run the run it is, and what differs from an earlier one.

@@ -72,6 +72,7 @@ fn dispatch(session: &mut Session, verb: Verb) -> Result<Exit, CliError> {
         Verb::Diff(args) => verbs::diff::run(session, &args),
         Verb::Cancel(args) => verbs::cancel::run(session, &args),
         Verb::Action(args) => verbs::action::run(session, args),
+        Verb::Mcp => verbs::mcp::run(session),
         Verb::Reconcile(args) => verbs::reconcile::run(session, &args),
         Verb::Fingerprint(args) => verbs::fingerprint::run(session, &args),
         Verb::Artifact(args) => verbs::artifact::run(session, &args),

@@ -173,6 +173,7 @@ fn agent_checks(place: &Place, name: &str, rules: &AgentRules, need: Need) -> Ve
         private_home: place.home_path(),
         env: &vars,
         own_program: Path::new("/proc/self/exe"),
+        tools: None,
     };
     let label = format!("agent.{name}");
     let program = match agents::version_command(&request) {

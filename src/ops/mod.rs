@@ -22,6 +22,7 @@ pub mod given;
 pub mod init;
 pub mod inside;
 pub mod logs;
+pub mod mcp;
 pub mod on_end;
 pub mod place;
 pub mod policy;

@@ -243,7 +243,7 @@ fn json() -> String {
         ("policy-explain", "`policy explain`"),
         ("approval", "`approve`, `reject`, `approval show`, `approval revoke`"),
         ("approvals", "`approval list`"),
-        ("action", "`action request`"),
+        ("action", "`action request`, and over MCP `request_action`, `action_status`"),
         ("artifacts", "`artifact list`, `artifact verify`"),
         ("budget", "`show --budget`"),
         ("catalogue", "`explain` without a code"),

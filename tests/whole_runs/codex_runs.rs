@@ -7,7 +7,8 @@ use std::process::{Child, Command};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Output, World, qa_step, step, wait_until};
+use crate::inside;
+use crate::world::{Output, World, command_step, qa_step, step, wait_until};
 
 /// The most that a call of the scripted model is guessed at: its context, Codex's own instructions, a long answer.
 const GUESS: u64 = 25_000;
@@ -24,7 +25,10 @@ impl CodexWorld {
     }
 
     fn with(scenario: &str, sections: &[(&str, &str)]) -> Self {
-        let mut world = World::new();
+        Self::of(World::new(), scenario, sections)
+    }
+
+    fn of(mut world: World, scenario: &str, sections: &[(&str, &str)]) -> Self {
         world.vars.push(("MODEL_KEY".to_owned(), "any-text".to_owned()));
         fs::create_dir(world.path("gates")).unwrap();
         let (server, port) = serve(&world, scenario);
@@ -431,4 +435,45 @@ fn contract_6_doctor_looks_at_codex_and_its_sandbox() {
     let (exit, checks) = codex.world.json(&["doctor", "--agent", "codex"]);
     assert_eq!(exit, 0, "{checks:#}");
     assert!(checks.to_string().contains("codex"), "{checks:#}");
+}
+
+/// What the tools of agentrun answered in a run: as Codex says, whether it failed and the document.
+fn asked_over_mcp(world: &World, run: &str) -> Vec<(String, Value)> {
+    let log = world.run(&["logs", run, "--raw"]).stdout;
+    let items = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let items = items.filter(|e| e["type"] == "item.completed" && e["item"]["type"] == "mcp_tool_call");
+    let answer = |e: Value| {
+        let text = e["item"]["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no result: {e:#}"));
+        (e["item"]["status"].as_str().unwrap().to_owned(), serde_json::from_str(text).unwrap())
+    };
+    items.map(answer).collect()
+}
+
+#[test]
+#[ignore = "needs the real Codex"]
+fn r_a2_what_codex_asks_for_twice_and_in_a_new_run_is_done_once() {
+    let codex = CodexWorld::of(inside::world(inside::FREE), "asks_over_mcp", &[("rules", inside::FREE)]);
+    let keep = format!("printf %s \"$AGENTRUN_TOKEN\" > {}", codex.world.at("token"));
+    codex.task("", &command_step("keep", &keep));
+    let (exit, run) = codex.world.start("t");
+    assert_eq!((exit, &run["status"]), (0, &"SUCCEEDED".into()), "{run:#}");
+    assert_eq!(run["usage"]["tool_calls"], 2, "{run:#}");
+    let (exit, run) = codex.world.json(&["start", "t", "--new"]);
+    assert_eq!((exit, &run["run"]), (0, &"run_t_002".into()), "{run:#}");
+    let answers = [asked_over_mcp(&codex.world, "run_t_001"), asked_over_mcp(&codex.world, "run_t_002")].concat();
+    assert_eq!(answers.len(), 3, "{answers:#?}");
+    for (n, (status, document)) in answers.iter().enumerate() {
+        assert_eq!((status.as_str(), &document["answer"]), ("completed", &"done".into()), "{n}: {document:#}");
+        assert_eq!(document["duplicate"], n > 0, "{n}: {document:#}");
+        assert_eq!(document["id"], answers[0].1["id"], "one record");
+    }
+    assert_eq!(codex.world.lines("ledger"), 1, "sent once");
+    let prompt = codex.records("request")[0]["last_input"].as_str().unwrap().to_owned();
+    assert!(prompt.contains("`request_action` of the MCP server `agentrun`"), "it is told: {prompt}");
+    let (_, action) = codex.world.json(&["action", "show", answers[0].1["id"].as_str().unwrap()]);
+    assert!(action.to_string().contains(&codex.threads()[0]), "its conversation is on record: {action:#}");
+    let token = fs::read(codex.world.path("token")).unwrap();
+    assert_eq!((token.len(), inside::files_with(&codex.world.state(""), &token)), (32, vec![]), "nor by Codex");
+    codex.world.assert_sound("run_t_001");
+    codex.world.assert_sound("run_t_002");
 }

@@ -8,7 +8,7 @@ use crate::world::{World, agent_step, command_step, wait_until};
 
 /// A world with a contract under which notifications may be asked for, and scripts of the provider's side: each send is a
 /// line on the ledger.
-fn world(rules: &str) -> World {
+pub fn world(rules: &str) -> World {
     let world = World::new();
     let ledger = world.at("ledger");
     world.write(
@@ -37,8 +37,8 @@ fn contract(world: &World, name: &str, text: &str) {
     world.write(&format!("policies/contracts/{name}.yml"), &format!("version: \"1\"\nenvironment: test\n{text}"));
 }
 
-const FREE: &str = "[ { id: free, allow: notification } ]";
-const ASKED: &str = "[ { id: asked, approve: notification } ]";
+pub const FREE: &str = "[ { id: free, allow: notification } ]";
+pub const ASKED: &str = "[ { id: asked, approve: notification } ]";
 
 /// The script of an agent that asks so often for the same, and is done.
 fn asks(world: &World, times: usize, args: &str) -> String {
@@ -190,7 +190,7 @@ fn r_a2_a_token_of_an_earlier_attempt_is_refused_and_no_token_is_written_anywher
 }
 
 /// Files below a folder that hold these bytes.
-fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+pub fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -17,6 +17,7 @@ mod leases;
 mod ledger;
 mod main_job;
 mod many_runs;
+mod mcp;
 mod outcome;
 mod policy;
 mod processes;

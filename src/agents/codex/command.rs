@@ -9,7 +9,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::super::{AgentCommand, AgentError, AgentRequest};
+use serde_json::json;
+
+use super::super::{AgentCommand, AgentError, AgentRequest, OwnTools};
 use super::{binary, home};
 use crate::domain::machine::Word as _;
 use crate::domain::policy::{AgentHome, Sandbox};
@@ -35,6 +37,10 @@ const FIXED: &[&str] = &[
     "-c",
     "sandbox_workspace_write.exclude_slash_tmp=true",
 ];
+
+/// How much longer than agentrun Codex waits for an answer, in milliseconds: two calls of a turn may stand one behind the
+/// other, and an answer that comes too late would look like a failure.
+const MORE: u64 = 30_000;
 
 /// The key that Codex takes without a login.
 const KEY: &str = "CODEX_API_KEY";
@@ -100,6 +106,11 @@ fn arguments(request: &AgentRequest<'_>) -> Result<Vec<OsString>, AgentError> {
     if let Some(model) = &request.agent.model {
         add(&["-m", model]);
     }
+    if let Some(tools) = &request.tools {
+        for setting in server(folder(request.own_program)?, tools) {
+            add(&["-c", &setting]);
+        }
+    }
     request.agent.args.iter().for_each(|arg| add(&[arg]));
     if let Some(session) = request.session {
         // A name that Codex does not know would silently begin a new conversation; an id does not.
@@ -111,6 +122,23 @@ fn arguments(request: &AgentRequest<'_>) -> Result<Vec<OsString>, AgentError> {
     Ok(args)
 }
 
+/// The settings of agentrun's own server. Nobody is there to approve its tools, and what they ask for is judged by the policy.
+/// The command line, which everybody on the machine can read, has the names of its variables alone: Codex hands the values on
+/// from its own environment.
+fn server(program: &str, tools: &OwnTools<'_>) -> Vec<String> {
+    let seconds = tools.answer.0.saturating_mul(2).saturating_add(MORE).div_ceil(1000);
+    // A text of JSON is one of TOML.
+    let settings = [
+        ("command", json!(program)),
+        ("args", json!(["mcp"])),
+        ("env_vars", json!(tools.vars)),
+        ("default_tools_approval_mode", json!("approve")),
+        ("startup_timeout_sec", json!(30)),
+        ("tool_timeout_sec", json!(seconds)),
+    ];
+    settings.iter().map(|(name, value)| format!("mcp_servers.agentrun.{name}={value}")).collect()
+}
+
 fn folder(path: &Path) -> Result<&str, AgentError> {
     // Codex writes the path into JSON, so one that is no text would not survive anyway.
     path.to_str().ok_or_else(|| AgentError::NotAbsolute(path.to_owned()))
@@ -120,6 +148,7 @@ fn folder(path: &Path) -> Result<&str, AgentError> {
 mod tests {
     use super::*;
     use crate::domain::policy::AgentRules;
+    use crate::domain::quantity::Millis;
     use crate::domain::task::{AgentSpec, Protocol};
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt as _;
@@ -130,6 +159,7 @@ mod tests {
         agent: AgentSpec,
         rules: AgentRules,
         env: BTreeMap<OsString, OsString>,
+        tools: Option<Vec<String>>,
     }
 
     impl World {
@@ -143,7 +173,7 @@ mod tests {
             let agent = AgentSpec { name, protocol: Protocol::Codex, model, args, events: None, patch: None };
             let env = [("PATH", dir.path().to_str().unwrap()), ("HOME", "/home/u"), ("OPENAI_API_KEY", "sk")];
             let env = env.iter().map(|(k, v)| (k.into(), v.into())).collect();
-            Self { dir, agent, rules: AgentRules::known(Protocol::Codex), env }
+            Self { dir, agent, rules: AgentRules::known(Protocol::Codex), env, tools: None }
         }
 
         fn command(&self, session: Option<&str>) -> Result<AgentCommand, AgentError> {
@@ -157,6 +187,7 @@ mod tests {
                 private_home: Path::new("/state/agents/codex"),
                 env: &self.env,
                 own_program: Path::new("/bin/agentrun"),
+                tools: self.tools.as_deref().map(|vars| OwnTools { answer: Millis::secs(8), vars }),
             })
         }
     }
@@ -176,6 +207,28 @@ mod tests {
                      -c sandbox_workspace_write.exclude_slash_tmp=true -m m1 -c a=b";
         assert_eq!(text(None), format!("{first} -"));
         assert_eq!(text(Some(ID)), format!("{first} resume {ID} -"));
+    }
+
+    #[test]
+    fn r_a2_where_something_may_be_asked_for_codex_gets_the_tools_and_no_secret_is_in_its_command_line() {
+        let mut world = World::new();
+        world.tools = Some(vec!["AGENTRUN_RUN_ID".to_owned(), "AGENTRUN_TOKEN".to_owned()]);
+        world.env.insert("AGENTRUN_TOKEN".into(), "secret".into());
+        let args = world.command(Some(ID)).unwrap().args;
+        let args: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
+        let settings: Vec<_> = args.iter().filter_map(|arg| arg.strip_prefix("mcp_servers.agentrun.")).collect();
+        assert_eq!(
+            settings,
+            [
+                r#"command="/bin/agentrun""#,
+                r#"args=["mcp"]"#,
+                r#"env_vars=["AGENTRUN_RUN_ID","AGENTRUN_TOKEN"]"#,
+                r#"default_tools_approval_mode="approve""#,
+                "startup_timeout_sec=30",
+                "tool_timeout_sec=46",
+            ]
+        );
+        assert!(!args.concat().contains("secret"));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod gc;
 pub mod init;
 pub mod logs;
 pub mod man;
+pub mod mcp;
+pub mod mcp_tools;
 pub mod policy;
 pub mod reconcile;
 pub mod replay_agent;

@@ -49,6 +49,12 @@ pub fn is_open(inputs: &RunInputs) -> bool {
     inputs.contracts.values().any(|contract| !contract.actions.is_empty())
 }
 
+/// The longest time until something that programs of this run may ask for is answered; `None` where they may ask for nothing.
+pub fn longest_answer(inputs: &RunInputs) -> Option<Millis> {
+    let kinds = inputs.contracts.values().flat_map(|contract| &contract.actions);
+    kinds.map(|kind| inputs.policy.actions.of(*kind).answer).max()
+}
+
 /// Begins to look.
 pub fn open<'scope>(
     scope: &'scope Scope<'scope, '_>,

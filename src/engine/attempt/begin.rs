@@ -104,7 +104,7 @@ impl Attempt<'_> {
         let before = self.copy.snapshot(self.host, self.held, Some(&step.key))?;
         self.host.repo.pin(self.held.hold.run.as_str(), &before_pin(&step.key), &before.commit)?;
         let (call, session) = self.calls.remove(&step.key).unwrap_or((Call::Fresh, None));
-        let budget = self.budget_for_agent();
+        let budget = self.budget_for_agent() + agent::about_tools(&self.held.inputs, &step.key);
         let view = self.held.store().view(&self.held.hold.run)?;
         let budget_document = record_json::budget_json(&view, &self.meter.budget).to_string();
         let request = AgentCall {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Execution, capture, hidden, own_vars};
-use crate::agents::{self, AgentRequest, InspectRequest, Reader, ReaderRequest};
+use crate::agents::{self, AgentRequest, InspectRequest, OwnTools, Reader, ReaderRequest};
 use crate::artifacts::atomic::{self, IfExists};
 use crate::artifacts::home::make_private;
 use crate::artifacts::run_dir::{self, StepFile};
@@ -19,6 +19,7 @@ use crate::domain::quantity::BootMs;
 use crate::domain::record::{ExecutionRecord, RunInputs, RunRecord};
 use crate::domain::task::{AgentSpec, Protocol, StepBody};
 use crate::domain::template::{PromptContext, PromptRun, PromptTask, PromptValues, invisible_chars, render_prompt};
+use crate::engine::action::mailbox;
 use crate::engine::error::EngineError;
 use crate::engine::host::Host;
 use crate::engine::meter;
@@ -30,6 +31,10 @@ use crate::store::Hold;
 
 /// How long an agent may take to tell its version or to try its sandbox.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Without it a model would look for credentials and try by itself.
+const ABOUT_TOOLS: &str = "\n\nDo not deploy, notify or change anything outside of this working copy yourself: ask for it once \
+    with the tool `request_action` of the MCP server `agentrun`, and do what the `advice` of its answer says.\n";
 
 /// Why an agent is called, which decides what it is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +70,7 @@ pub struct AgentCall<'a> {
     pub call: &'a Call,
     /// The conversation to go on in, if any.
     pub session: Option<&'a str>,
-    /// What the agent may know of its limits, in words.
+    /// What the agent may know of its limits and of agentrun's own tools, in words.
     pub budget: &'a str,
     /// The same for a program: the document of `show --budget` as it is now.
     pub budget_document: &'a str,
@@ -108,6 +113,12 @@ pub fn rules(inputs: &RunInputs, agent: &AgentSpec) -> AgentRules {
     inputs.policy.agents.get(&agent.name).cloned().unwrap_or_else(|| AgentRules::known(agent.protocol))
 }
 
+/// What an agent is told of agentrun's own tools, where it is given them.
+pub fn about_tools(inputs: &RunInputs, step: &StepKey) -> &'static str {
+    let given = |(agent, _): &(&AgentSpec, AgentRules)| mailbox::is_open(inputs) && agents::gets_tools(agent.protocol);
+    parts(inputs, step).filter(given).map_or("", |_| ABOUT_TOOLS)
+}
+
 /// Builds the child and its reader.
 pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError> {
     let AgentCall { host, hold, inputs, execution, dir, .. } = call;
@@ -120,6 +131,8 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
 
     let mut vars = allowed(host.vars, Audience::Agent, &rules.env);
     let private_home = host.home.private_home(&agent.name)?;
+    let own = own_vars(host, hold, execution);
+    let names: Vec<String> = own.iter().filter_map(|(name, _)| name.to_str().map(ToOwned::to_owned)).collect();
     let request = AgentRequest {
         agent,
         rules: &rules,
@@ -130,6 +143,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
         private_home: &private_home,
         env: &vars,
         own_program: host.own_program,
+        tools: mailbox::longest_answer(inputs).map(|answer| OwnTools { answer, vars: &names }),
     };
     let command = agents::command(&request)?;
     let reader = agents::reader(&ReaderRequest {
@@ -152,7 +166,7 @@ pub fn start(call: &AgentCall<'_>) -> Result<(CommandSpec, AtWork), EngineError>
     }
     // With these it can look for itself, and keep within what is left: there is no asking before each call (F45).
     vars.insert("AGENTRUN_BUDGET".into(), call.budget_document.into());
-    vars.extend(own_vars(host, hold, execution));
+    vars.extend(own);
     let spec = CommandSpec {
         program: command.program,
         args: command.args,
@@ -253,6 +267,7 @@ pub fn examine(call: &AgentCall<'_>) -> Result<Option<String>, EngineError> {
         private_home: &call.host.home.private_home(&agent.name)?,
         env: &vars,
         own_program: call.host.own_program,
+        tools: None,
     };
     refuse_broken_sandbox(&request)?;
     let Some((program, args, env)) = agents::version_command(&request)? else { return Ok(None) };
