@@ -96,3 +96,24 @@ fn r_p2_without_a_policy_file_nothing_reaches_the_outside() {
     assert_eq!((exit, &run["code"]), (5, &"POLICY_DENIED".into()), "{run:#}");
     assert_eq!(provider.ledger().len(), 0);
 }
+
+#[test]
+fn r_p3_a_deploy_whose_script_does_what_the_policy_denies_is_not_started() {
+    let (world, provider) = (World::new(), Provider::new());
+    let mut sections = crate::shop::SECTIONS;
+    sections[1] = ("rules", "[ { id: all, allow: \"*\" }, { id: no-force, deny: git.push, when: { force: true } } ]");
+    world.policy(&sections);
+    let build = command_step("build", "echo app > app");
+    let line = format!("echo x >> {}; git push --force origin main", world.at("ran"));
+    world.task(
+        "ship",
+        &format!(
+            "steps:\n{build}  - {{ key: rel, kind: release, release: r1, artifacts: [ app ] }}\n  \
+             - {{ key: deploy, kind: deploy, environment: production, run: \"{line}\" }}\n"
+        ),
+    );
+    let (exit, run) = world.start("ship");
+    assert_eq!((exit, &run["code"], world.lines("ran")), (5, &"POLICY_DENIED".into(), 0), "{run:#}");
+    assert!(world.has_event("run_ship_001", "policy.denied", "no-force"));
+    drop(provider);
+}

@@ -46,7 +46,7 @@ impl Attempt<'_> {
     }
 
     /// Why the policy does not let a command start. Its event is committed together with the end of the step.
-    fn denied(&mut self, step: &StepSpec) -> Result<Option<Failure>, EngineError> {
+    pub(super) fn denied(&mut self, step: &StepSpec) -> Result<Option<Failure>, EngineError> {
         let around = (&self.command_vars, self.copy.workspace.dir());
         let Some(objection) = gate::against_step(&self.held.inputs.policy, step, around) else { return Ok(None) };
         let failure = objection.failure();

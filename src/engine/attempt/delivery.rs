@@ -21,7 +21,6 @@ use crate::engine::host::Message;
 use crate::engine::kept::keep_artifacts;
 use crate::engine::steps::effect;
 use crate::engine::steps::step_limit;
-use crate::store::DeploymentMove;
 
 impl<'a> Attempt<'a> {
     /// Binds a name to the commit that the run has reached and to the step's artifacts. The same again is the same (R-A19).
@@ -146,16 +145,6 @@ impl<'a> Attempt<'a> {
         if deployments.iter().find(is_it).is_none() {
             return Ok(());
         }
-        let moved = DeploymentMove {
-            environment: &action.target,
-            release: &release,
-            event,
-            verified,
-            hold: Some(&hold),
-            reason: None,
-        };
-        let (store, who) = self.held.parts();
-        store.move_deployment(&moved, &who.context())?;
-        Ok(())
+        self.move_deployment(&action, (event, verified))
     }
 }

@@ -65,6 +65,11 @@ impl<'a> Attempt<'a> {
     }
 
     fn gate_one(&mut self, step_move: Move, step: &StepSpec) -> Result<Option<Move>, EngineError> {
+        // What its command does besides is asked about first: nobody is to approve what is denied anyway.
+        if let Some(failure) = self.denied(step)? {
+            self.asked.insert(step.key.clone(), Asked::Refused(failure));
+            return Ok(Some(step_move));
+        }
         let asked = match self.ask(step) {
             Ok(Some(asked)) => asked,
             Ok(None) => return Ok(self.wait_for_person(step_move)),
