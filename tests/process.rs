@@ -443,7 +443,7 @@ fn two_supervisors_do_not_see_each_others_children() {
     let (one, two) = (World::new(), World::new());
     let mut other = two.spawn(two.agent("setsid-child,message:ready,wait-for:gate,ok"));
     other.until_line("ready");
-    assert_eq!(marked(&two.marker).len(), 2, "the agent and its daemon");
+    wait_until("the agent and its daemon are there", || marked(&two.marker).len() == 2);
     let id = other.id;
     assert_eq!(one.run(one.agent("setsid-child,ok")).ending.status, Status::Exited(0));
     one.supervisor.stop(id, Haste::Now);

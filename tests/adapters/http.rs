@@ -87,7 +87,7 @@ fn f55_without_a_connection_nothing_has_happened() {
     provider.kill();
     let refused = desk.send();
     assert_eq!(refusal(&refused), (Code::TemporaryProviderError, true), "{refused:?}");
-    assert!(words(&refused).contains("cannot connect to 127.0.0.1"), "{refused:?}");
+    assert!(words(&refused).contains("cannot connect to 127."), "{refused:?}");
     desk.http().url = "http://no-such-host.invalid/".to_owned();
     let unfound = desk.send();
     assert_eq!(refusal(&unfound), (Code::TemporaryProviderError, true), "{unfound:?}");
@@ -223,7 +223,9 @@ fn r_a7_a_call_that_is_stopped_ends_soon_and_is_unknown() {
 
 #[test]
 fn f96_no_request_goes_inside_unless_the_contract_means_that_host() {
-    let (provider, mut desk) = desk();
+    let (_, mut desk) = desk();
+    // All these names, where they are let through, lead to it.
+    let provider = Provider::serving_at("127.0.0.1");
     let port = provider.port();
     for host in [
         "127.0.0.1",

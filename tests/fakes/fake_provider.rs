@@ -2,7 +2,7 @@
 //! network but loopback. Whoever wants to know whether something happened twice counts the lines of the ledger.
 //!
 //! ```text
-//! fake-provider serve FOLDER [PORT]   answers until it is killed, or for a quarter of an hour; its port stands in FOLDER/port once it listens
+//! fake-provider serve FOLDER [ADDRESS] answers until it is killed, or for a quarter of an hour; its port stands in FOLDER/port once it listens
 //! fake-provider act FOLDER            as a `run`: reads AGENTRUN_REQUEST, AGENTRUN_IDEMPOTENCY_KEY …, prints its answer
 //! fake-provider status FOLDER         as a `status`: prints what the ledger knows of the key
 //! ```
@@ -68,7 +68,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let folder = PathBuf::from(args.get(1).map_or(".", String::as_str));
     match args.first().map(String::as_str) {
-        Some("serve") => serve(&folder, args.get(2).map_or("0", String::as_str)),
+        Some("serve") => serve(&folder, args.get(2).map_or("127.0.0.1:0", String::as_str)),
         Some("act") => act(&folder),
         Some("status") => status(&folder),
         _ => fail("fake-provider serve|act|status FOLDER"),
@@ -282,9 +282,8 @@ fn sha256(bytes: &[u8]) -> String {
 
 // The server.
 
-fn serve(folder: &Path, port: &str) {
-    let listener =
-        TcpListener::bind(format!("127.0.0.1:{port}")).unwrap_or_else(|e| fail(&format!("port {port}: {e}")));
+fn serve(folder: &Path, address: &str) {
+    let listener = TcpListener::bind(address).unwrap_or_else(|e| fail(&format!("{address}: {e}")));
     let port = listener.local_addr().map_or(0, |address| address.port());
     // Whole or not at all: somebody waits for it.
     fs::write(folder.join("port.new"), port.to_string()).expect("port");

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fake-provider");
 pub struct Provider {
     folder: tempfile::TempDir,
     server: Option<Child>,
+    /// Its own among the addresses of loopback: nobody else gets the port of one that was killed.
+    host: String,
     port: u16,
 }
 
@@ -29,7 +32,7 @@ impl Provider {
     /// For commands: no server.
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("provider").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        Self { folder, server: None, port: 0 }
+        Self { folder, server: None, host: own_address(), port: 0 }
     }
 
     /// With a server that listens already.
@@ -39,11 +42,20 @@ impl Provider {
         provider
     }
 
+    /// With a server at this address.
+    pub fn serving_at(host: &str) -> Self {
+        let mut provider = Self::new();
+        host.clone_into(&mut provider.host);
+        provider.serve();
+        provider
+    }
+
     /// Starts the server; after [`Provider::kill`] on the same port, with the same ledger.
     pub fn serve(&mut self) {
         let _ = fs::remove_file(self.path("port"));
         let mut command = Command::new(PROGRAM);
-        command.arg("serve").arg(self.folder()).arg(self.port.to_string()).stdin(Stdio::null());
+        let address = format!("{}:{}", self.host, self.port);
+        command.arg("serve").arg(self.folder()).arg(address).stdin(Stdio::null());
         self.server = Some(command.spawn().unwrap());
         self.wait("the server listens", |provider| provider.path("port").exists());
         self.port = fs::read_to_string(self.path("port")).unwrap().parse().unwrap();
@@ -76,7 +88,7 @@ impl Provider {
 
     /// An address of the server.
     pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("http://{}:{}{path}", self.host, self.port)
     }
 
     /// Sets all knobs anew.
@@ -130,4 +142,11 @@ impl Drop for Provider {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// An address of loopback that no other provider of any test has.
+fn own_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("127.{}.{}.{}", 1 + (process >> 8) % 250, process % 250, 2 + n % 250)
 }
