@@ -194,7 +194,7 @@ fn f22_a_flood_is_capped_and_the_memory_is_not_its_size() {
         "t",
         &format!(
             "steps:\n{}{}",
-            command_step("flood", "yes 0123456789012345678901234567890123456789 | head -c 200000000"),
+            command_step("flood", "yes 0123456789012345678901234567890123456789 | head -c 80000000"),
             command_step(
                 "gate",
                 &format!("touch {}; while ! test -e {}; do sleep 0.01; done", world.at("in"), world.at("go"))
